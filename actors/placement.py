@@ -1,0 +1,199 @@
+"""What a run needs of a cluster, whether the cluster has it, and the placement group that holds it.
+
+Owns the mapping from configuration to Ray bundles and the life of the cluster connection. A cluster that this process
+did not start is never stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config import Config
+from pipeline.errors import PlacementError
+
+ROLES = ("aggregator", "tracker", "rollout", "environment", "learner")
+"""Actor roles in the order of their bundles."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """``count`` actors of a role; ``cpus`` and ``gpus`` are per actor."""
+
+    role: str
+    count: int
+    cpus: float
+    gpus: float = 0.0
+
+    def bundle(self) -> dict[str, float]:
+        """The Ray bundle of one such actor. Never empty: Ray refuses empty bundles."""
+        resources = {"CPU": max(self.cpus, 0.001)}
+        if self.gpus > 0:
+            resources["GPU"] = self.gpus
+        return resources
+
+
+def needs(config: Config) -> tuple[Need, ...]:
+    """The actors of a run with their resources, by role."""
+    res = config.resources
+    return (
+        Need("aggregator", 1, 0.1),
+        Need("tracker", 1 if config.tracking.mlflow else 0, 0.05),
+        Need("rollout", config.rollout.engines, res.engine_cpus, res.engine_gpus * config.rollout.tensor_parallel),
+        Need("environment", config.rollout.env_workers, res.env_cpus),
+        Need("learner", config.learner.groups * config.learner.workers, res.learner_cpus, res.learner_gpus),
+    )
+
+
+def totals(wanted: tuple[Need, ...]) -> dict[str, float]:
+    """Summed resources, by name."""
+    total: dict[str, float] = {"CPU": 0.0, "GPU": 0.0}
+    for need in wanted:
+        total["CPU"] += need.count * need.bundle()["CPU"]
+        total["GPU"] += need.count * need.gpus
+    return {name: round(amount, 3) for name, amount in total.items() if amount > 0}
+
+
+def check_fit(wanted: tuple[Need, ...], nodes: list[Mapping[str, float]]) -> None:
+    """Raise ``PlacementError`` when the actors cannot be placed on ``nodes`` (resources per node), saying what is missing.
+
+    First-fit decreasing, as a necessary and nearly sufficient check; the placement group has the last word.
+    """
+    available = {name: sum(node.get(name, 0.0) for node in nodes) for name in ("CPU", "GPU")}
+    missing = [
+        f"{name}: the plan needs {amount:g}, the cluster has {available.get(name, 0.0):g}"
+        for name, amount in totals(wanted).items()
+        if amount > available.get(name, 0.0) + 1e-6
+    ]
+    if missing:
+        table = "; ".join(f"{n.count} {n.role} x {n.cpus:g} CPU" + (f" {n.gpus:g} GPU" if n.gpus else "") for n in wanted if n.count)
+        raise PlacementError(
+            f"the plan does not fit the cluster ({'; '.join(missing)}). Actors: {table}. "
+            "Lower --rollout.engines, --learner.groups, --learner.workers or the --resources.* shares, or add nodes."
+        )
+    free = [dict(node) for node in nodes]
+    bundles = [(need, need.bundle()) for need in wanted for _ in range(need.count)]
+    for need, bundle in sorted(bundles, key=lambda nb: (-nb[1].get("GPU", 0.0), -nb[1]["CPU"])):
+        for node in free:
+            if all(node.get(name, 0.0) + 1e-6 >= amount for name, amount in bundle.items()):
+                for name, amount in bundle.items():
+                    node[name] = node.get(name, 0.0) - amount
+                break
+        else:
+            largest = max((node.get("CPU", 0.0) for node in nodes), default=0.0)
+            raise PlacementError(
+                f"no node has room for one more {need.role} ({bundle}); the largest of {len(nodes)} nodes has {largest:g} CPU. "
+                f"Lower its share under --resources or use larger nodes."
+            )
+
+
+def cluster_nodes() -> list[Mapping[str, float]]:
+    """Resources of every live node of the connected cluster."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+@contextlib.contextmanager
+def connect(config: Config) -> Iterator[bool]:
+    """Join the cluster named by the configuration or RAY_ADDRESS, or start a local one for the length of the block.
+
+    Yields whether this process started the cluster. Only then is it stopped at the end.
+    """
+    import ray
+
+    res = config.resources
+    if ray.is_initialized():
+        yield False
+        return
+    address = res.address or os.environ.get("RAY_ADDRESS")
+    runtime_env = {"env_vars": worker_environment(config)}
+    common: dict[str, Any] = {
+        "logging_level": logging.ERROR,
+        "log_to_driver": config.run.log_level in ("debug", "info"),
+        "namespace": f"fedagent-{config.run.name}-{os.getpid()}",
+        "runtime_env": runtime_env,
+    }
+    if address:
+        try:
+            ray.init(address=address, **common)
+        except Exception as error:
+            raise PlacementError(f"cannot join the Ray cluster at {address!r}: {error}. Is it running, and is RAY_AUTH_MODE the same here?") from error
+    else:
+        ray.init(
+            address="local",
+            num_cpus=res.cpus or os.cpu_count(),
+            object_store_memory=int(res.object_store_gb * 2**30),
+            include_dashboard=False,
+            **common,
+        )
+    try:
+        yield not address
+    finally:
+        ray.shutdown()
+
+
+def worker_environment(config: Config) -> dict[str, str]:
+    """Environment variables of every actor process."""
+    return {
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_DEDUP_LOGS": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        **{name: os.environ[name] for name in ("WEBSHOP_DATA", "ALFWORLD_DATA", "FEDAGENT_CACHE", "HF_HUB_OFFLINE", "HF_HOME") if name in os.environ},
+    }
+
+
+class Placement:
+    """A placement group with one bundle per actor, and the scheduling options that put an actor into its bundle."""
+
+    def __init__(self, config: Config) -> None:
+        from ray.util.placement_group import placement_group
+
+        wanted = needs(config)
+        nodes = cluster_nodes()
+        check_fit(wanted, nodes)
+        self._first: dict[str, int] = {}
+        self._needs = {need.role: need for need in wanted}
+        bundles: list[dict[str, float]] = []
+        for need in wanted:
+            self._first[need.role] = len(bundles)
+            bundles += [need.bundle()] * need.count
+        self.group = placement_group(bundles, strategy="PACK")
+        timeout = config.resources.placement_timeout_s
+        if not self.group.wait(math.ceil(timeout)):
+            import ray
+
+            free = ray.available_resources()
+            self.remove()
+            raise PlacementError(
+                f"waited {timeout:g} s for {totals(wanted)}; the cluster has that much but only "
+                f"{ {k: round(v, 2) for k, v in free.items() if k in ('CPU', 'GPU')} } is free. Is another job running?"
+            )
+
+    def options(self, role: str, index: int) -> dict[str, Any]:
+        """Keyword arguments for ``ActorClass.options`` that place actor ``index`` of ``role``."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        need = self._needs[role]
+        if not 0 <= index < need.count:
+            raise PlacementError(f"the plan has {need.count} actors of role {role!r}, asked for number {index}")
+        bundle = need.bundle()
+        return {
+            "num_cpus": bundle["CPU"],
+            "num_gpus": bundle.get("GPU", 0.0),
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                placement_group=self.group, placement_group_bundle_index=self._first[role] + index
+            ),
+        }
+
+    def remove(self) -> None:
+        """Give the resources back; actors still in the group end."""
+        from ray.util.placement_group import remove_placement_group
+
+        remove_placement_group(self.group)

@@ -1,0 +1,166 @@
+"""The ``fedagent`` command: subcommands parse their arguments, import what they need, and return an exit code.
+
+``python -m pipeline.run`` is the same as ``fedagent run``. Heavy libraries are imported by the subcommand that needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pipeline.errors import ConfigError, DataError, FedAgentError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point. Errors that a user can meet become one message on standard error and their exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["run"]:
+        from pipeline.run import main as run_main
+
+        return run_main(arguments[1:])
+    parsed = build_parser().parse_args(arguments)
+    return guarded(lambda: parsed.command(parsed))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Run ``work``; turn a ``FedAgentError`` into a message and its exit code."""
+    try:
+        return work()
+    except FedAgentError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands but ``run``."""
+    parser = argparse.ArgumentParser(prog="fedagent", description="Federated reinforcement learning of LLM agents.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands.add_parser("run", help="train (same as python -m pipeline.run)", add_help=False)
+
+    evaluate = commands.add_parser("eval", help="evaluate a checkpoint on held-out tasks")
+    evaluate.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="run folder, or one of its rounds/NNNN")
+    evaluate.add_argument("--world", help="name of the world (default: the run's)")
+    evaluate.add_argument("--data", type=Path, help="data folder of the world (default: the run's)")
+    evaluate.add_argument("--tasks", type=int, help="held-out tasks (default: the run's)")
+    evaluate.add_argument("--temperature", type=float, action="append", help="sampling temperature, 0 is greedy; may be repeated (default: 1 and 0)")
+    evaluate.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
+    evaluate.set_defaults(command=_eval)
+
+    report = commands.add_parser("report", help="write the report of a run")
+    report.add_argument("run", type=Path, help="run folder")
+    report.set_defaults(command=_report)
+
+    view = commands.add_parser("view", help="write a page that shows episodes turn by turn")
+    view.add_argument("path", type=Path, help="run folder, or a file of episodes")
+    view.add_argument("--out", type=Path, help="page to write (default: episodes.html beside the episodes)")
+    view.add_argument("--limit", type=int, default=200, help="episodes shown (default: %(default)s)")
+    view.set_defaults(command=_view)
+
+    data = commands.add_parser("data", help="write or check data folders")
+    worlds = data.add_subparsers(title="worlds", required=True, metavar="WORLD")
+    webshop = worlds.add_parser("webshop", help="WebShop catalogues")
+    action = webshop.add_mutually_exclusive_group(required=True)
+    action.add_argument("--generate", type=int, metavar="N", help="write a catalogue of N products to --out")
+    action.add_argument("--check", type=Path, metavar="DIR", help="check a folder, generated or public")
+    webshop.add_argument("--out", type=Path, help="folder to write")
+    webshop.add_argument("--seed", type=int, default=0, help="seed of the generated catalogue (default: %(default)s)")
+    webshop.set_defaults(command=_data_webshop)
+
+    model = commands.add_parser("model", help="the embedded model")
+    model_actions = model.add_subparsers(title="actions", required=True, metavar="ACTION")
+    build = model_actions.add_parser("build", help="train the embedded model from nothing (a few minutes)")
+    build.add_argument("--out", type=Path, required=True, help="folder to write")
+    build.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
+    build.set_defaults(command=_model_build)
+    path = model_actions.add_parser("path", help="print the folder of a model, converting it on first use")
+    path.add_argument("name", nargs="?", default="embedded", help="embedded, smollm2-135m, a folder or a Hugging Face id")
+    path.set_defaults(command=_model_path)
+
+    doctor = commands.add_parser("doctor", help="check this installation")
+    doctor.add_argument("--quick", action="store_true", help="versions and folders only: start no engine and no cluster")
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def _eval(args: argparse.Namespace) -> int:
+    from pipeline.standalone import evaluate_checkpoint
+
+    return evaluate_checkpoint(
+        args.checkpoint, world=args.world, data=args.data, tasks=args.tasks, temperatures=args.temperature or [1.0, 0.0], as_json=args.json
+    )
+
+
+def _report(args: argparse.Namespace) -> int:
+    from pipeline.report import write_report
+
+    print(write_report(_run_folder(args.run)))
+    return 0
+
+
+def _view(args: argparse.Namespace) -> int:
+    from pipeline.view import write_view
+
+    path: Path = args.path
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    files = [path] if path.is_file() else sorted((path / "episodes").glob("*.jsonl"))
+    if not files:
+        raise DataError(f"{path}: no episodes; run with --run.save_episodes sample or all")
+    out = args.out or (path.with_suffix(".html") if path.is_file() else path / "episodes.html")
+    print(write_view(files, out, limit=args.limit))
+    return 0
+
+
+def _data_webshop(args: argparse.Namespace) -> int:
+    if args.check is not None:
+        from envs.webshop.check import check_folder
+
+        report = check_folder(args.check)
+        print(report)
+        return 0
+    if args.out is None:
+        raise ConfigError("--generate needs --out DIR")
+    from envs.webshop.generate import write
+
+    try:
+        write(args.out, n=args.generate, seed=args.seed)
+    except ValueError as error:
+        raise ConfigError(f"--generate {args.generate}: {error}") from error
+    print(args.out)
+    return 0
+
+
+def _model_build(args: argparse.Namespace) -> int:
+    from pipeline.embedded.build import build
+
+    build(args.out, seed=args.seed)
+    print(args.out)
+    return 0
+
+
+def _model_path(args: argparse.Namespace) -> int:
+    from pipeline.models import resolve_model
+
+    source = resolve_model(args.name)
+    print(source.path)
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from pipeline.doctor import examine
+
+    return examine(quick=args.quick)
+
+
+def _run_folder(path: Path) -> Path:
+    if not (path / "metrics.jsonl").is_file():
+        raise DataError(f"{path}: not a run folder (no metrics.jsonl in it)")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

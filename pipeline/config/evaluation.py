@@ -1,0 +1,17 @@
+"""Section ``evaluation``: measuring the shared agent on tasks that nobody trained on."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pipeline.config.base import Section
+
+
+class EvaluationConfig(Section):
+    """Every held-out task once, seeded, in the unperturbed world."""
+
+    every: int = Field(5, ge=0, le=100_000, description="Rounds between evaluations; 0 evaluates only before the first and after the last.")
+    tasks: int = Field(300, ge=1, le=100_000, description="Held-out tasks used (the first ones of the split).")
+    temperature: float = Field(1.0, gt=0, le=5, description="Temperature of the sampled evaluation.")
+    greedy: bool = Field(True, description="Also evaluate greedily, before the first round and after the last.")
+    clients: bool = Field(False, description="Also evaluate each client's own parameters at the end of its last visit.")

@@ -1,0 +1,153 @@
+"""What a warm-started model must show before it may be used: not too weak, not too good, and right where it decides.
+
+Owns the measurements and their limits. A model that misses one cannot learn (or has nothing left to learn), so a build stops with
+``GateError`` instead of wasting the run after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from envs import prompts
+from envs.base import Task, World
+from envs.prompts import PromptSpec
+from pipeline.errors import DataError
+
+SPEC = PromptSpec(template="short", history=2, list_actions=False)
+"""The prompt that the embedded model is trained on and run with."""
+
+MAX_NEW_TOKENS = 12
+
+
+class GateError(DataError):
+    """A built model misses one of the gates."""
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Accepted ranges, as shares. ``success`` is sampled at temperature 1; the others are greedy decisions on the right path."""
+
+    success: tuple[float, float] = (0.10, 0.30)
+    search: float = 0.95
+    row: float = 0.87
+    option: float = 0.85
+    buy: float = 0.95
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Shares measured on held-out tasks, and how many tasks and decisions they rest on."""
+
+    success: float
+    greedy_success: float
+    search: float
+    row: float
+    option: float
+    buy: float
+    tasks: int
+
+    def as_dict(self) -> dict[str, float]:
+        """For the manifest."""
+        return {k: round(float(v), 4) for k, v in asdict(self).items()}
+
+
+def check(measured: Measured, gates: Gates) -> None:
+    """Raise ``GateError`` that lists every missed gate, measured against accepted."""
+    low, high = gates.success
+    missed = []
+    if not low <= measured.success <= high:
+        missed.append(f"success at temperature 1 is {measured.success:.1%}, accepted {low:.0%} to {high:.0%}")
+    for name in ("search", "row", "option", "buy"):
+        value, least = getattr(measured, name), getattr(gates, name)
+        if value < least:
+            missed.append(f"greedy {name} decisions are {value:.1%} right, at least {least:.0%} needed")
+    if missed:
+        raise GateError(
+            f"the built model misses {len(missed)} gate(s) on {measured.tasks} held-out tasks: {'; '.join(missed)}. "
+            "Build with another --seed, or with more demonstrations (--scale 1.5)"
+        )
+
+
+class Sampler:
+    """Batched generation with a key-value cache and left padding, for a few hundred short prompts at a time."""
+
+    def __init__(self, model: Any, tokenizer: Any, seed: int) -> None:
+        self._model, self._tokenizer = model.eval(), tokenizer
+        self._generator = torch.Generator().manual_seed(seed)
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[str], temperature: float) -> list[str]:
+        """One response per prompt, at most ``MAX_NEW_TOKENS`` tokens, the stop token included. Temperature 0 is greedy."""
+        stop, pad = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
+        encoded = [self._tokenizer.encode(text) for text in texts]
+        longest = max(map(len, encoded))
+        ids = torch.tensor([[pad] * (longest - len(e)) + e for e in encoded])
+        mask = torch.tensor([[0] * (longest - len(e)) + [1] * len(e) for e in encoded])
+        position = (mask.cumsum(-1) - 1).clamp(min=0)
+        cache: Any = None
+        written: list[list[int]] = [[] for _ in texts]
+        open_rows = set(range(len(texts)))
+        for _ in range(MAX_NEW_TOKENS):
+            out = self._model(
+                input_ids=ids, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True, logits_to_keep=1
+            )
+            cache = out.past_key_values
+            drawn = self._draw(out.logits[:, -1], temperature)
+            for row in sorted(open_rows):
+                written[row].append(int(drawn[row]))
+            open_rows = {row for row in open_rows if written[row][-1] != stop}
+            if not open_rows:
+                break
+            ids = drawn[:, None]
+            mask = torch.cat([mask, torch.ones_like(ids)], dim=1)
+            position = position[:, -1:] + 1
+        return [self._tokenizer.decode(w) for w in written]
+
+    def _draw(self, logits: torch.Tensor, temperature: float) -> torch.Tensor:
+        if temperature == 0.0:
+            return logits.argmax(-1)
+        probabilities = torch.softmax(logits.float() / temperature, -1)
+        return torch.multinomial(probabilities, 1, generator=self._generator)[:, 0]
+
+
+Policy = Callable[[Sequence[str], float], list[str]]
+"""Prompts and a temperature in, responses out."""
+
+
+@dataclass
+class _Open:
+    """An episode under way."""
+
+    env: Any
+    task: Task
+    observation: str
+    admissible: Sequence[str]
+    history: list[tuple[str, str]]
+
+
+def success_rate(policy: Policy, world: World, tasks: Sequence[Task], temperature: float) -> float:
+    """Share of tasks that end with success within the world's step limit; all episodes advance together."""
+    open_episodes = []
+    for task in tasks:
+        env = world.make()
+        observation, info = env.reset(options={"task": task})
+        open_episodes.append(_Open(env, task, observation, info["admissible"], []))
+    won = 0
+    while open_episodes:
+        texts = [prompts.render(SPEC, e.task.instruction, e.history, e.observation, e.admissible) for e in open_episodes]
+        going = []
+        for episode, answer in zip(open_episodes, policy(texts, temperature), strict=True):
+            action = prompts.parse(SPEC, answer).action
+            seen = episode.observation
+            episode.observation, _, terminated, truncated, info = episode.env.step(action)
+            episode.admissible = info["admissible"]
+            episode.history.append((seen, action))
+            won += bool(info["success"])
+            if not (terminated or truncated):
+                going.append(episode)
+        open_episodes = going
+    return won / len(tasks)

@@ -1,0 +1,131 @@
+"""Supervised training of the embedded model on demonstrated turns.
+
+Owns the architecture and the optimizer loop. Knows nothing of worlds: it gets (prompt, response) texts and a tokenizer.
+The loss is on response tokens only (Adam with decoupled weight decay: Loshchilov and Hutter, arXiv 1711.05101; cosine decay).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+WIDTH = 64
+MAX_POSITIONS = 4096
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of the warm start. ``bucket`` is how many turns are sorted by length at once."""
+
+    batch: int = 64
+    lr: float = 3e-3
+    warmup: int = 30
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    bucket: int = 4096
+
+
+@dataclass(frozen=True)
+class Row:
+    """One turn as token ids; ``response`` ends with the stop token."""
+
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+
+
+def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
+    """A fresh float32 ``Qwen2ForCausalLM`` of about 0.19 M parameters: 64 wide, 2 layers, 2 heads of 32, untied output head.
+
+    vLLM's CPU attention needs heads of at least 32, and its whole-weight updates need an output head of its own.
+    """
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        intermediate_size=160,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=MAX_POSITIONS,
+        tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        bos_token_id=None,
+        eos_token_id=stop,
+        pad_token_id=pad,
+        use_cache=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Qwen2ForCausalLM(config).float()
+
+
+def train(
+    model: Any, rows: Sequence[Row], recipe: Recipe, seed: int, progress: Callable[[int, int, float], None] | None = None
+) -> float:
+    """One pass over ``rows`` in length-bucketed batches. Calls ``progress(update, updates, loss)``; returns the last smoothed loss."""
+    updates = -(-len(rows) // recipe.batch)
+    decay = [p for p in model.parameters() if p.dim() > 1]
+    plain = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}], lr=recipe.lr, betas=(0.9, 0.99)
+    )
+    model.train()
+    smooth = math.nan
+    for update, batch in enumerate(batches(rows, recipe, random.Random(seed))):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(recipe, update, updates)
+        loss = response_loss(model, batch)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        optimizer.step()
+        value = loss.item()
+        smooth = value if math.isnan(smooth) else 0.98 * smooth + 0.02 * value
+        if progress is not None:
+            progress(update + 1, updates, smooth)
+    model.eval()
+    return smooth
+
+
+def learning_rate(recipe: Recipe, update: int, updates: int) -> float:
+    """Linear warm-up, then a cosine from ``recipe.lr`` down to zero."""
+    if update < recipe.warmup:
+        return recipe.lr * (update + 1) / recipe.warmup
+    return recipe.lr * 0.5 * (1.0 + math.cos(math.pi * (update - recipe.warmup) / max(1, updates - recipe.warmup)))
+
+
+def batches(rows: Sequence[Row], recipe: Recipe, rng: random.Random) -> Iterator[list[Row]]:
+    """Each row once: shuffled, sorted by length inside buckets so that padding is small, batches of a bucket in random order."""
+    order = list(range(len(rows)))
+    rng.shuffle(order)
+    for start in range(0, len(order), recipe.bucket):
+        bucket = sorted(order[start : start + recipe.bucket], key=lambda i: len(rows[i].prompt) + len(rows[i].response))
+        cut = [bucket[k : k + recipe.batch] for k in range(0, len(bucket), recipe.batch)]
+        rng.shuffle(cut)
+        for part in cut:
+            yield [rows[i] for i in part]
+
+
+def response_loss(model: Any, batch: Sequence[Row]) -> torch.Tensor:
+    """Mean cross-entropy over the response tokens of a batch. Right padding under a causal mask needs no attention mask."""
+    longest = max(len(row.prompt) + len(row.response) for row in batch) - 1
+    ids = torch.zeros((len(batch), longest), dtype=torch.long)
+    where_row: list[int] = []
+    where_column: list[int] = []
+    targets: list[int] = []
+    for r, row in enumerate(batch):
+        tokens = (*row.prompt, *row.response)
+        ids[r, : len(tokens) - 1] = torch.tensor(tokens[:-1])
+        first = len(row.prompt) - 1
+        where_row += [r] * len(row.response)
+        where_column += range(first, first + len(row.response))
+        targets += row.response
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state  # [batch, longest, width]
+    logits = model.lm_head(hidden[torch.tensor(where_row), torch.tensor(where_column)])  # [response tokens, vocabulary]
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(targets))

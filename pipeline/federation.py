@@ -1,0 +1,230 @@
+"""The round loop: publish, let the sampled clients train concurrently, fold their updates in, measure, save, repeat.
+
+Owns the order of events and what happens when a client fails. Knows services, not actors: it runs the same on Ray and on plain
+objects. Nothing waits without a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from envs.base import Task
+from pipeline.client import ClientFailure, ClientResult, ClientWork, Means, failure, train_client
+from pipeline.config import Config
+from pipeline.episodes import Sampling
+from pipeline.errors import AggregationError, EngineError, QuorumError
+from pipeline.evaluation import Measurement, evaluate
+from pipeline.schedule import RoundPlan
+from pipeline.services import AggregatorService, EpisodeLogTarget, Handle, Learners, Published, Rollouts, within
+
+PUBLISH_DEADLINE_S = 300.0
+AGGREGATE_DEADLINE_S = 600.0
+
+
+class Recorder(Protocol):
+    """Where records go: the run folder, the tracker, the terminal."""
+
+    def record(self, record: Mapping[str, object]) -> None:
+        """Take a record of kind ``evaluation``, ``client`` or ``round``."""
+
+    def failed(self, failed: ClientFailure) -> None:
+        """Keep a client's traceback."""
+
+    def batch(self, scalars: Mapping[str, float]) -> None:
+        """A rollout batch of the running round ended."""
+
+    def phase(self, text: str) -> None:
+        """Say what is happening now."""
+
+    def episode_log(self, kind: str, client: str, round: int, epoch: int) -> EpisodeLogTarget | None:
+        """Where the client side keeps these episodes, if at all."""
+
+
+class Store(Protocol):
+    """Where whole rounds are kept."""
+
+    async def save(self, version: Published, record: Mapping[str, object], optimizers: Mapping[str, Handle]) -> None:
+        """Write a whole round atomically."""
+
+
+@dataclass
+class Federation:
+    """A run in progress. ``plan`` is a pure function of the round; ``optimizers`` holds handles to clients' kept moments."""
+
+    config: Config
+    plan: Callable[[int], RoundPlan]
+    heldout: Sequence[Task]
+    rollouts: Rollouts
+    learners: Learners
+    aggregator: AggregatorService
+    recorder: Recorder
+    store: Store
+    in_flight: int
+    optimizers: dict[str, Handle] = field(default_factory=dict)
+    after_update: Callable[[Published, Handle], Awaitable[None]] | None = None
+    """Called once with the first trained parameters: the engine's self-test after an update."""
+
+    async def run(self, start: Published) -> Published:
+        """Rounds ``start.round + 1`` to the last; the final version. ``start`` is published already."""
+        current = start
+        if start.round == 0:
+            await self.measure(current, final=True)
+        for round in range(start.round + 1, self.config.federation.rounds + 1):
+            current = await self.run_round(current, round)
+        return current
+
+    async def run_round(self, start: Published, round: int) -> Published:
+        """One round. Raises ``QuorumError`` when too few clients report."""
+        began = time.monotonic()
+        phases: dict[str, float] = {}
+        plan = self.plan(round)
+        self.recorder.phase(f"round {round}: training {len(plan.work)} clients")
+        clients = [work.client for work in plan.work]
+        await within(AGGREGATE_DEADLINE_S, self.aggregator.begin(start, clients), "the aggregator to open the round", AggregationError)
+        gate = asyncio.Semaphore(self.in_flight)
+        outcomes = await asyncio.gather(*(self.client_round(work, start, gate) for work in plan.work))
+        results = [o for o in outcomes if isinstance(o, ClientResult)]
+        failures = [o for o in outcomes if isinstance(o, ClientFailure)]
+        self.require_quorum(round, len(results), failures, len(clients))
+        trained = time.monotonic()
+
+        version = await within(AGGREGATE_DEADLINE_S, self.aggregator.finish(), "the aggregator to close the round", AggregationError)
+        phases["aggregate"] = time.monotonic() - trained
+        await self.publish(version, start)
+        phases["publish"] = time.monotonic() - trained - phases["aggregate"]
+        last = round == self.config.federation.rounds
+        every = self.config.evaluation.every
+        if last or (every and round % every == 0):
+            phases["evaluate"] = await self.measure(version, final=last)
+        if last and self.config.evaluation.clients:
+            phases["evaluate"] = phases.get("evaluate", 0.0) + await self.measure_clients(results, round)
+
+        record = round_record(version, round, clients, results, failures)
+        saved = time.monotonic()
+        if last or round % self.config.run.checkpoint_every == 0:
+            self.recorder.phase(f"round {round}: saving")
+            await self.store.save(version, record, self.optimizers)
+        phases["checkpoint"] = time.monotonic() - saved
+        for name in ("rollout", "train"):
+            phases[name] = sum(float(str(r.record[f"{name}_seconds"])) for r in results)
+        self.recorder.record({**record, "phases": phases, "seconds": time.monotonic() - began, **version.metrics})
+        return version
+
+    async def client_round(self, work: ClientWork, start: Published, gate: asyncio.Semaphore) -> ClientResult | ClientFailure:
+        """A client's attempts, and the report to the aggregator either way."""
+        federation = self.config.federation
+        errors: list[BaseException] = []
+        async with gate:
+            for _ in range(federation.client_retries + 1):
+                try:
+                    result = await within(
+                        federation.client_deadline_s, self.attempt(work, start), f"client {work.client} in round {work.round}", EngineError
+                    )
+                    await self.report(result)
+                except AggregationError:
+                    raise
+                except Exception as error:
+                    errors.append(error)
+                    continue
+                self.recorder.record({**result.record, "attempts": len(errors) + 1})
+                return result
+            failed = failure(work.client, work.round, errors)
+            self.recorder.failed(failed)
+            await within(AGGREGATE_DEADLINE_S, self.aggregator.skip(work.client), "the aggregator to skip a client", AggregationError)
+            return failed
+
+    async def attempt(self, work: ClientWork, start: Published) -> ClientResult:
+        """One attempt of a client."""
+        config = self.config
+        keep = config.learner.optimizer_state == "keep"
+        result = await train_client(
+            work,
+            start,
+            self.rollouts,
+            self.learners,
+            Sampling(config.rollout.temperature, 1.0, config.rollout.max_new_tokens),
+            optimizer=self.optimizers.get(work.client) if keep else None,
+            needs_anchor=config.aggregation.prox_mu > 0 or (config.algorithm.kl_coef > 0 and config.algorithm.kl_anchor == "round"),
+            log=lambda epoch: self.recorder.episode_log("train", work.client, work.round, epoch),
+            on_batch=self.recorder.batch,
+        )
+        if self.after_update is not None:
+            check, self.after_update = self.after_update, None
+            await check(start, result.state)
+        return result
+
+    async def report(self, result: ClientResult) -> None:
+        """Hand a client's update to the aggregator. An update that does not fit is a bug, not a failed client."""
+        await within(AGGREGATE_DEADLINE_S, self.aggregator.add(result.meta, result.delta), f"the aggregator to add {result.meta.client}", AggregationError)
+        if self.config.learner.optimizer_state == "keep" and result.optimizer is not None:
+            self.optimizers[result.meta.client] = result.optimizer
+
+    def require_quorum(self, round: int, reported: int, failures: Sequence[ClientFailure], sampled: int) -> None:
+        """Raise ``QuorumError`` when fewer than the quorum reported."""
+        quorum = self.config.federation.quorum
+        if reported < quorum * sampled or reported == 0:
+            first = failures[0]
+            raise QuorumError(
+                f"round {round}: {reported} of {sampled} clients reported, federation.quorum = {quorum:g} asks for {quorum * sampled:g}. "
+                f"First failure: client {first.client} after {first.attempts} attempts: {first.error}"
+            )
+
+    async def publish(self, version: Published, previous: Published) -> None:
+        """Make the new version available and forget the one before."""
+        await within(PUBLISH_DEADLINE_S, self.rollouts.publish(version.name, version.state), "the engines to load the new version", EngineError)
+        if previous.name != version.name:
+            await within(PUBLISH_DEADLINE_S, self.rollouts.drop(previous.name), "the engines to drop the old version", EngineError)
+
+    async def measure(self, version: Published, *, final: bool) -> float:
+        """Evaluate sampled, and greedily where asked; seconds spent. ``final`` marks the first and the last evaluation."""
+        began = time.monotonic()
+        settings = self.config.evaluation
+        temperatures = [settings.temperature] + ([0.0] if settings.greedy and final else [])
+        for temperature in temperatures:
+            self.recorder.phase(f"evaluating {version.name} on {len(self.heldout)} held-out tasks")
+            measured = await self._measure(version.name, version.round, temperature, client=None)
+            self.recorder.record(measured.record())
+        return time.monotonic() - began
+
+    async def measure_clients(self, results: Sequence[ClientResult], round: int) -> float:
+        """Evaluate the clients' own parameters after their last local epoch."""
+        began = time.monotonic()
+        for result in results:
+            name = f"{result.meta.client}-{round}-end-{id(result):x}"
+            await self.rollouts.publish(name, result.state)
+            try:
+                measured = await self._measure(name, round, self.config.evaluation.temperature, client=result.meta.client)
+            finally:
+                await self.rollouts.drop(name)
+            self.recorder.record(measured.record())
+        return time.monotonic() - began
+
+    async def _measure(self, adapter: str, round: int, temperature: float, client: str | None) -> Measurement:
+        sampling = Sampling(temperature, 1.0, self.config.rollout.max_new_tokens)
+        log = self.recorder.episode_log("heldout", client or "global", round, 0 if temperature else 1)
+        work = evaluate(self.rollouts, adapter, round, self.heldout, sampling, self.config.run.seed, client=client, log=log)
+        return await within(self.config.federation.client_deadline_s, work, f"the evaluation of {adapter}", EngineError)
+
+
+def round_record(
+    version: Published, round: int, clients: Sequence[str], results: Sequence[ClientResult], failures: Sequence[ClientFailure]
+) -> dict[str, object]:
+    """The deterministic part of a round's record: no times in it."""
+    means = Means()
+    for result in results:
+        scalars = {k: v for k, v in result.meta.metrics.items() if not k.endswith("_seconds") and k not in ("episodes", "tokens", "epochs")}
+        means.add(scalars, result.meta.n_episodes)
+    return {
+        "kind": "round",
+        "round": round,
+        "version": version.name,
+        "clients": list(clients),
+        "failed": [{"client": f.client, "error": f.error, "attempts": f.attempts} for f in failures],
+        "episodes": sum(r.meta.n_episodes for r in results),
+        "tokens": sum(r.meta.n_tokens for r in results),
+        **means.means(),
+    }

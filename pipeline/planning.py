@@ -1,0 +1,151 @@
+"""The resolved plan of a run: who trains on what, which actors with which resources, how many tokens a round costs.
+
+Computed without Ray. ``--dry-run`` prints it; the run itself takes its numbers (clients in flight, adapter slots) from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from actors.placement import Need, needs, totals
+from envs.base import Task, World
+from pipeline.config import Config
+from pipeline.errors import ConfigError
+
+ENDED_TURN_SHARE = 0.7
+"""Turns of a typical episode as a share of the step limit, where the oracle's plan gives no better number."""
+
+
+def in_flight(config: Config) -> int:
+    """Clients that may train at the same time: enough to keep every engine and every learner group busy."""
+    wanted = 2 * (config.rollout.engines + config.learner.groups)
+    return max(1, min(config.federation.clients_per_round, wanted))
+
+
+def adapter_slots(config: Config) -> int:
+    """LoRA adapters that one engine must hold at once: one per client in flight and the shared one.
+
+    Raises ``ConfigError`` when ``rollout.adapter_slots`` asks for fewer.
+    """
+    needed = in_flight(config) + 1
+    asked = config.rollout.adapter_slots
+    if asked is not None and asked < needed:
+        raise ConfigError(
+            f"rollout.adapter_slots = {asked}: the plan needs {needed} ({in_flight(config)} clients in flight and the shared adapter); "
+            f"allowed: {needed} or more, or leave it out"
+        )
+    return asked or needed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of a run. Token counts are per round and upper bounds unless named estimates."""
+
+    clients: int
+    clients_per_round: int
+    rounds: int
+    episodes_per_round: int
+    tasks_train: int
+    tasks_heldout: int
+    tasks_per_client: Mapping[str, int]
+    categories_per_client: Mapping[str, Mapping[str, int]]
+    overlap: Mapping[str, int]
+    actors: tuple[Need, ...]
+    resources: Mapping[str, float]
+    in_flight: int
+    adapter_slots: int
+    tokens_per_round: int
+    parameters_sent: int | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def episodes_per_round(config: Config) -> int:
+    """Episodes of all clients in one round; the same in every mode."""
+    algorithm, federation = config.algorithm, config.federation
+    return federation.clients_per_round * federation.local_epochs * algorithm.tasks_per_epoch * algorithm.group_size
+
+
+def estimate_tokens(world: World, tasks: Sequence[Task], config: Config, prompt_tokens: Sequence[int]) -> int:
+    """Prompt and response tokens of a round, from the prompt lengths that the oracle's episodes show.
+
+    Without any (no tokenizer at hand) the context limit stands in.
+    """
+    per_turn = (sum(prompt_tokens) / len(prompt_tokens) if prompt_tokens else config.rollout.max_context or 4096) + config.rollout.max_new_tokens
+    lengths = [len(world.oracle(task)) for task in tasks[:20]]
+    turns = max(sum(lengths) / len(lengths) if lengths else 0.0, ENDED_TURN_SHARE * world.max_steps)
+    return round(episodes_per_round(config) * min(turns, world.max_steps) * per_turn)
+
+
+def make_plan(
+    config: Config, world: World, client_tasks: Mapping[str, Sequence[Task]], prompt_tokens: Sequence[int] = (), overlap: Mapping[str, int] | None = None
+) -> Plan:
+    """The plan. Raises ``ConfigError`` when the world has too few tasks for it."""
+    heldout = len(world.tasks("heldout"))
+    if config.evaluation.tasks > heldout:
+        raise ConfigError(f"evaluation.tasks = {config.evaluation.tasks}: the world holds out {heldout}; allowed: 1 to {heldout}")
+    wanted = needs(config)
+    mixes: dict[str, dict[str, int]] = {}
+    for client, tasks in client_tasks.items():
+        mix = mixes.setdefault(client, {})
+        for task in tasks:
+            mix[task.category] = mix.get(task.category, 0) + 1
+    return Plan(
+        clients=config.federation.clients,
+        clients_per_round=config.federation.clients_per_round,
+        rounds=config.federation.rounds,
+        episodes_per_round=episodes_per_round(config),
+        tasks_train=len(world.tasks("train")),
+        tasks_heldout=config.evaluation.tasks,
+        tasks_per_client={client: len(tasks) for client, tasks in client_tasks.items()},
+        categories_per_client=mixes,
+        overlap=dict(overlap or {}),
+        actors=wanted,
+        resources=totals(wanted),
+        in_flight=in_flight(config),
+        adapter_slots=adapter_slots(config) if config.model.adapter == "lora" else 0,
+        tokens_per_round=estimate_tokens(world, world.tasks("train"), config, prompt_tokens),
+    )
+
+
+def render_plan(plan: Plan, config: Config) -> RenderableType:
+    """The plan as tables for a terminal."""
+    head = Table(title=f"Plan of run {config.run.name!r}", show_header=False, title_justify="left")
+    head.add_column(style="bold")
+    head.add_column()
+    head.add_row("model", f"{config.model.name}, adapter {config.model.adapter}, {config.model.dtype}")
+    head.add_row("world", f"{config.world.name}, {plan.tasks_train} train tasks, {plan.tasks_heldout} held out")
+    head.add_row("federation", f"{config.federation.mode}: {plan.clients} clients, {plan.clients_per_round} per round, {plan.rounds} rounds")
+    head.add_row("algorithm", f"{config.algorithm.name}, {config.algorithm.tasks_per_epoch} tasks x {config.algorithm.group_size} episodes per epoch")
+    head.add_row("aggregation", f"{config.aggregation.rule}, weights {config.aggregation.weighting}")
+    head.add_row("per round", f"{plan.episodes_per_round} episodes, about {plan.tokens_per_round:,} tokens")
+    head.add_row("in flight", f"{plan.in_flight} clients" + (f", {plan.adapter_slots} adapter slots" if plan.adapter_slots else ""))
+    actors = Table(title="Actors", title_justify="left")
+    for column in ("role", "count", "CPU each", "GPU each"):
+        actors.add_column(column, justify="left" if column == "role" else "right")
+    for need in plan.actors:
+        if need.count:
+            actors.add_row(need.role, str(need.count), f"{need.cpus:g}", f"{need.gpus:g}")
+    actors.add_row("total", "", f"{plan.resources.get('CPU', 0):g}", f"{plan.resources.get('GPU', 0):g}", style="bold")
+    clients = Table(title="Clients", title_justify="left")
+    categories = sorted({c for mix in plan.categories_per_client.values() for c in mix})
+    for column in ("client", "tasks", *categories):
+        clients.add_column(column, justify="left" if column == "client" else "right")
+    shown = list(plan.tasks_per_client)[:20]
+    for client in shown:
+        clients.add_row(client, str(plan.tasks_per_client[client]), *(str(plan.categories_per_client[client].get(c, 0)) for c in categories))
+    if len(plan.tasks_per_client) > len(shown):
+        clients.add_row(f"... {len(plan.tasks_per_client) - len(shown)} more", "")
+    return Group(head, actors, clients)
+
+
+def print_plan(plan: Plan, config: Config) -> None:
+    """Write the plan to standard output."""
+    Console().print(render_plan(plan, config))
