@@ -10,7 +10,7 @@ import hashlib
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from typing import TypeVar
 from actors.engines.base import Engine, Generation
 from actors.environment import Operation, Outcome, Pool, Reset, Step
 from actors.prompting import Prompter
+from envs.prompts import ParsedAction
 from pipeline.episodes import Episode, EpisodeSpec, Sampling, Stop, Turn
 from pipeline.errors import EngineError
 
@@ -54,7 +55,7 @@ class _Running:
     turns: list[Turn] = field(default_factory=list)
     observations: list[str] = field(default_factory=list)
     prompt_ids: list[int] = field(default_factory=list)
-    generation: Generation | None = None
+    answer: tuple[Generation, ParsedAction] | None = None
 
     @property
     def spec(self) -> EpisodeSpec:
@@ -68,7 +69,9 @@ class EpisodeLoop:
     Results depend on seeds and weights, not on the order in which environments answer.
     """
 
-    def __init__(self, engine: Engine, pool: Pool, prompter: Prompter, *, env_retries: int = 2, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, engine: Engine, pool: Pool, prompter: Prompter, *, env_retries: int = 2, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._engine, self._pool, self._prompter = engine, pool, prompter
         self._env_retries, self.clock = env_retries, clock
         # Twice the engine's capacity: while one half generates, the other half may be in its environments.
@@ -77,6 +80,7 @@ class EpisodeLoop:
         self._at_env: dict[int, _Running] = {}
         self._at_engine: dict[str, _Running] = {}
         self._operations: list[Operation] = []
+        self._active: Counter[str] = Counter()
         self._tickets = 0
         self.lost = 0
 
@@ -99,7 +103,7 @@ class EpisodeLoop:
         return job.future
 
     def advance(self, timeout: float = 0.05) -> None:
-        """Start episodes, collect environment outcomes, let the engine work once. Waits up to ``timeout`` s only if nothing else can be done.
+        """Start episodes, collect environment outcomes, let the engine work once. Waits up to ``timeout`` s if nothing else can be done.
 
         Raises what the engine or the pool raises when either is beyond repair; call ``fail`` then.
         """
@@ -131,14 +135,21 @@ class EpisodeLoop:
             while self._free and job.started < len(job.specs) and self._admits(job):
                 running = _Running(job, job.started, self._free.pop())
                 job.started += 1
+                self._active[job.adapter] += 1
                 self._reset(running)
 
     def _admits(self, job: Job) -> bool:
-        active = {r.job.adapter for group in (self._at_env, self._at_engine) for r in group.values()} if self.running else set()
-        return job.adapter in active or len(active) < self._engine.adapters_at_once
+        """Whether an episode of ``job`` may start: an engine must not be asked to juggle more adapters than a batch can hold."""
+        return job.adapter in self._active or len(self._active) < self._engine.adapters_at_once
+
+    def _release(self, running: _Running) -> None:
+        self._free.append(running.slot)
+        self._active[running.job.adapter] -= 1
+        if not self._active[running.job.adapter]:
+            del self._active[running.job.adapter]
 
     def _reset(self, running: _Running) -> None:
-        running.turns, running.observations, running.generation = [], [], None
+        running.turns, running.observations, running.answer = [], [], None
         spec = running.spec
         ticket = self._ticket(running)
         self._operations.append(Reset(running.slot, ticket, spec.task, spec.variant, spec.seed, running.alone))
@@ -155,17 +166,18 @@ class EpisodeLoop:
 
     def _on_outcome(self, running: _Running, outcome: Outcome) -> None:
         if running.job.future.done():
-            self._free.append(running.slot)
+            self._release(running)
             return
         if outcome.status != "ok":
             self._retry(running, outcome)
             return
         running.observations.append(outcome.observation)
-        if running.generation is not None:
-            parsed = self._prompter.decode(running.generation.token_ids)
-            g = running.generation
-            running.turns.append(Turn(tuple(running.prompt_ids), g.token_ids, g.logprobs, parsed.action, parsed.valid, outcome.reward))
-            running.generation = None
+        if running.answer is not None:
+            generation, parsed = running.answer
+            running.turns.append(
+                Turn(tuple(running.prompt_ids), generation.token_ids, generation.logprobs, parsed.action, parsed.valid, outcome.reward)
+            )
+            running.answer = None
         if outcome.terminated or outcome.truncated:
             self._finish(running, "done" if outcome.terminated else "steps", outcome.score, outcome.success)
             return
@@ -184,18 +196,18 @@ class EpisodeLoop:
             seed = turn_seed(spec.seed, len(running.turns))
             self._engine.add(request, running.prompt_ids, sampling, running.job.adapter, seed)
         except EngineError as error:
-            self._free.append(running.slot)
+            self._release(running)
             self._end(running.job, error)
             return
         self._at_engine[request] = running
 
     def _on_generation(self, running: _Running, generation: Generation) -> None:
         if running.job.future.done():
-            self._free.append(running.slot)
+            self._release(running)
             return
-        running.generation = generation
-        action = self._prompter.decode(generation.token_ids).action
-        self._operations.append(Step(running.slot, self._ticket(running), action, running.alone))
+        parsed = self._prompter.decode(generation.token_ids)
+        running.answer = (generation, parsed)
+        self._operations.append(Step(running.slot, self._ticket(running), parsed.action, running.alone))
 
     def _retry(self, running: _Running, outcome: Outcome) -> None:
         if outcome.status == "lost":
@@ -212,7 +224,7 @@ class EpisodeLoop:
         self._reset(running)
 
     def _finish(self, running: _Running, stop: Stop, score: float, success: bool) -> None:
-        self._free.append(running.slot)
+        self._release(running)
         job, spec = running.job, running.spec
         job.results[running.index] = Episode(
             task_id=spec.task.id,
@@ -245,7 +257,9 @@ class EpisodeLoop:
         for job in list(self._jobs):
             if job.deadline is not None and self.clock() > job.deadline:
                 done, total = len(job.results), len(job.specs)
-                self._end(job, EngineError(f"rollout passed its deadline with {done} of {total} episodes finished (adapter {job.adapter!r})"))
+                self._end(
+                    job, EngineError(f"rollout passed its deadline with {done} of {total} episodes finished (adapter {job.adapter!r})")
+                )
 
 
 class EpisodeDriver:
@@ -268,7 +282,9 @@ class EpisodeDriver:
         self._thread = threading.Thread(target=self._main, name="episode-driver", daemon=True)
         self._thread.start()
 
-    def submit(self, specs: Sequence[EpisodeSpec], adapter: str, sampling: Sampling, deadline_s: float | None = None) -> Future[list[Episode]]:
+    def submit(
+        self, specs: Sequence[EpisodeSpec], adapter: str, sampling: Sampling, deadline_s: float | None = None
+    ) -> Future[list[Episode]]:
         """Run episodes; the future yields them in the order of ``specs``, or ``EngineError``."""
         deadline = None if deadline_s is None else self._clock() + deadline_s
         job = Job(specs, adapter, sampling, deadline)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from envs.base import Task, TextEnv, World, WorldSpec
@@ -183,6 +183,7 @@ class _WorkerQueue:
     shared: list[Operation] = field(default_factory=list)
     alone: deque[Operation] = field(default_factory=deque)
     call: _Call | None = None
+    last_alone: bool = False
     healthy: bool = True
 
 
@@ -255,10 +256,11 @@ class EnvironmentPool:
         for worker, queue in enumerate(self._queues):
             if queue.call is not None or not queue.healthy:
                 continue
-            if queue.shared:
-                operations, queue.shared = queue.shared, []
-            elif queue.alone:
-                operations = [queue.alone.popleft()]
+            # Turn and turn about, so that neither kind starves the other.
+            if queue.alone and not (queue.shared and queue.last_alone):
+                operations, queue.last_alone = [queue.alone.popleft()], True
+            elif queue.shared:
+                operations, queue.shared, queue.last_alone = queue.shared, [], False
             else:
                 continue
             local = [_on_worker(operation, self._per_worker) for operation in operations]
@@ -322,8 +324,6 @@ def _on_worker(operation: Operation, per_worker: int) -> Operation:
 
 
 def _from_worker(outcome: Outcome, operation: Operation) -> Outcome:
-    from dataclasses import replace
-
     return replace(outcome, slot=operation.slot)
 
 

@@ -45,7 +45,7 @@ def needs(config: Config) -> tuple[Need, ...]:
         Need("aggregator", 1, 0.1),
         Need("tracker", 1 if config.tracking.mlflow else 0, 0.05),
         Need("rollout", config.rollout.engines, res.engine_cpus, res.engine_gpus * config.rollout.tensor_parallel),
-        Need("environment", config.rollout.env_workers, res.env_cpus),
+        Need("environment", config.rollout.engines * config.rollout.env_workers, res.env_cpus),
         Need("learner", config.learner.groups * config.learner.workers, res.learner_cpus, res.learner_gpus),
     )
 
@@ -123,7 +123,9 @@ def connect(config: Config) -> Iterator[bool]:
         try:
             ray.init(address=address, **common)
         except Exception as error:
-            raise PlacementError(f"cannot join the Ray cluster at {address!r}: {error}. Is it running, and is RAY_AUTH_MODE the same here?") from error
+            raise PlacementError(
+                f"cannot join the Ray cluster at {address!r}: {error}. Is it running, and is RAY_AUTH_MODE the same here?"
+            ) from error
     else:
         ray.init(
             address="local",
@@ -145,7 +147,11 @@ def worker_environment(config: Config) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_DEDUP_LOGS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
-        **{name: os.environ[name] for name in ("WEBSHOP_DATA", "ALFWORLD_DATA", "FEDAGENT_CACHE", "HF_HUB_OFFLINE", "HF_HOME") if name in os.environ},
+        **{
+            name: os.environ[name]
+            for name in ("WEBSHOP_DATA", "ALFWORLD_DATA", "FEDAGENT_CACHE", "HF_HUB_OFFLINE", "HF_HOME")
+            if name in os.environ
+        },
     }
 
 
@@ -176,21 +182,26 @@ class Placement:
                 f"{ {k: round(v, 2) for k, v in free.items() if k in ('CPU', 'GPU')} } is free. Is another job running?"
             )
 
-    def options(self, role: str, index: int) -> dict[str, Any]:
-        """Keyword arguments for ``ActorClass.options`` that place actor ``index`` of ``role``."""
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
+    def bundle(self, role: str, index: int) -> int:
+        """Number of the bundle of actor ``index`` of ``role``."""
         need = self._needs[role]
         if not 0 <= index < need.count:
             raise PlacementError(f"the plan has {need.count} actors of role {role!r}, asked for number {index}")
-        bundle = need.bundle()
-        return {
-            "num_cpus": bundle["CPU"],
-            "num_gpus": bundle.get("GPU", 0.0),
-            "scheduling_strategy": PlacementGroupSchedulingStrategy(
-                placement_group=self.group, placement_group_bundle_index=self._first[role] + index
-            ),
-        }
+        return self._first[role] + index
+
+    def cpus(self, role: str) -> float:
+        """CPUs of one actor of ``role``."""
+        return self._needs[role].bundle()["CPU"]
+
+    def gpus(self, role: str) -> float:
+        """GPUs of one actor of ``role``."""
+        return self._needs[role].gpus
+
+    def strategy(self, role: str, index: int) -> Any:
+        """The scheduling strategy that puts actor ``index`` of ``role`` into its bundle."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        return PlacementGroupSchedulingStrategy(placement_group=self.group, placement_group_bundle_index=self.bundle(role, index))
 
     def remove(self) -> None:
         """Give the resources back; actors still in the group end."""

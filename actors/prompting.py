@@ -40,7 +40,9 @@ class ChatPrompter:
     def __post_init__(self) -> None:
         """Find out what the chat template puts around a message. Raises ``DataError`` for a tokenizer without a template."""
         if not getattr(self.tokenizer, "chat_template", None):
-            raise DataError("the model's tokenizer has no chat template; use an instruction-tuned model or add chat_template.jinja to its folder")
+            raise DataError(
+                "the model's tokenizer has no chat template; use an instruction-tuned model or add chat_template.jinja to its folder"
+            )
         marker = "task: x\ny = [1] $2.50 'z'"
         before, found, after = self._template(marker).partition(marker)
         self._wrap = (before, after) if found else None

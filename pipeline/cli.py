@@ -46,7 +46,9 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--world", help="name of the world (default: the run's)")
     evaluate.add_argument("--data", type=Path, help="data folder of the world (default: the run's)")
     evaluate.add_argument("--tasks", type=int, help="held-out tasks (default: the run's)")
-    evaluate.add_argument("--temperature", type=float, action="append", help="sampling temperature, 0 is greedy; may be repeated (default: 1 and 0)")
+    evaluate.add_argument(
+        "--temperature", type=float, action="append", help="sampling temperature, 0 is greedy; may be repeated (default: 1 and 0)"
+    )
     evaluate.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     evaluate.set_defaults(command=_eval)
 

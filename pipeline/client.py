@@ -139,4 +139,6 @@ def failure(client: str, round: int, errors: Sequence[BaseException]) -> ClientF
     first = errors[0]
     text = "".join(traceback.format_exception(first))
     cause = getattr(first, "cause", None) or first
-    return ClientFailure(client, round, f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1] if str(cause).strip() else ''}", text, len(errors))
+    return ClientFailure(
+        client, round, f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1] if str(cause).strip() else ''}", text, len(errors)
+    )

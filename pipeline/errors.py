@@ -65,3 +65,9 @@ class QuorumError(FedAgentError):
     """Too few clients reported in a round."""
 
     exit_code = 10
+
+
+class SelfTestError(FedAgentError):
+    """Engine and learner disagree about log-probabilities: training on such samples would be unsound, so the run stops."""
+
+    exit_code = 11

@@ -16,9 +16,8 @@ from envs.base import Task
 from pipeline.client import ClientFailure, ClientResult, ClientWork, Means, failure, train_client
 from pipeline.config import Config
 from pipeline.episodes import Sampling
-from pipeline.errors import AggregationError, EngineError, QuorumError
+from pipeline.errors import AggregationError, EngineError, QuorumError, SelfTestError
 from pipeline.evaluation import Measurement, evaluate
-from pipeline.schedule import RoundPlan
 from pipeline.services import AggregatorService, EpisodeLogTarget, Handle, Learners, Published, Rollouts, within
 
 PUBLISH_DEADLINE_S = 300.0
@@ -47,8 +46,10 @@ class Recorder(Protocol):
 class Store(Protocol):
     """Where whole rounds are kept."""
 
-    async def save(self, version: Published, record: Mapping[str, object], optimizers: Mapping[str, Handle]) -> None:
-        """Write a whole round atomically."""
+    async def save(
+        self, version: Published, record: Mapping[str, object], optimizers: Mapping[str, Handle], average: Handle | None
+    ) -> None:
+        """Write a whole round atomically. ``optimizers`` holds all clients' moments, ``average`` the server's."""
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Federation:
     """A run in progress. ``plan`` is a pure function of the round; ``optimizers`` holds handles to clients' kept moments."""
 
     config: Config
-    plan: Callable[[int], RoundPlan]
+    plan: Callable[[int], Sequence[ClientWork]]
     heldout: Sequence[Task]
     rollouts: Rollouts
     learners: Learners
@@ -65,7 +66,9 @@ class Federation:
     store: Store
     in_flight: int
     optimizers: dict[str, Handle] = field(default_factory=dict)
-    after_update: Callable[[Published, Handle], Awaitable[None]] | None = None
+    average: Handle | None = None
+    """The server's mean optimizer moments, with ``learner.optimizer_state = "average"``."""
+    after_update: Callable[[Handle], Awaitable[None]] | None = None
     """Called once with the first trained parameters: the engine's self-test after an update."""
 
     async def run(self, start: Published) -> Published:
@@ -81,18 +84,22 @@ class Federation:
         """One round. Raises ``QuorumError`` when too few clients report."""
         began = time.monotonic()
         phases: dict[str, float] = {}
-        plan = self.plan(round)
-        self.recorder.phase(f"round {round}: training {len(plan.work)} clients")
-        clients = [work.client for work in plan.work]
+        plan = list(self.plan(round))
+        self.recorder.phase(f"round {round}: training {len(plan)} clients")
+        clients = [work.client for work in plan]
         await within(AGGREGATE_DEADLINE_S, self.aggregator.begin(start, clients), "the aggregator to open the round", AggregationError)
         gate = asyncio.Semaphore(self.in_flight)
-        outcomes = await asyncio.gather(*(self.client_round(work, start, gate) for work in plan.work))
+        outcomes = await asyncio.gather(*(self.client_round(work, start, gate) for work in plan))
         results = [o for o in outcomes if isinstance(o, ClientResult)]
         failures = [o for o in outcomes if isinstance(o, ClientFailure)]
         self.require_quorum(round, len(results), failures, len(clients))
         trained = time.monotonic()
 
-        version = await within(AGGREGATE_DEADLINE_S, self.aggregator.finish(), "the aggregator to close the round", AggregationError)
+        version, moments = await within(
+            AGGREGATE_DEADLINE_S, self.aggregator.finish(), "the aggregator to close the round", AggregationError
+        )
+        if self.config.learner.optimizer_state == "average":
+            self.average = moments
         phases["aggregate"] = time.monotonic() - trained
         await self.publish(version, start)
         phases["publish"] = time.monotonic() - trained - phases["aggregate"]
@@ -107,7 +114,7 @@ class Federation:
         saved = time.monotonic()
         if last or round % self.config.run.checkpoint_every == 0:
             self.recorder.phase(f"round {round}: saving")
-            await self.store.save(version, record, self.optimizers)
+            await self.store.save(version, record, self.optimizers, self.average)
         phases["checkpoint"] = time.monotonic() - saved
         for name in ("rollout", "train"):
             phases[name] = sum(float(str(r.record[f"{name}_seconds"])) for r in results)
@@ -125,7 +132,7 @@ class Federation:
                         federation.client_deadline_s, self.attempt(work, start), f"client {work.client} in round {work.round}", EngineError
                     )
                     await self.report(result)
-                except AggregationError:
+                except (AggregationError, SelfTestError):
                     raise
                 except Exception as error:
                     errors.append(error)
@@ -140,26 +147,27 @@ class Federation:
     async def attempt(self, work: ClientWork, start: Published) -> ClientResult:
         """One attempt of a client."""
         config = self.config
-        keep = config.learner.optimizer_state == "keep"
         result = await train_client(
             work,
             start,
             self.rollouts,
             self.learners,
             Sampling(config.rollout.temperature, 1.0, config.rollout.max_new_tokens),
-            optimizer=self.optimizers.get(work.client) if keep else None,
+            optimizer=self.average if config.learner.optimizer_state == "average" else self.optimizers.get(work.client),
             needs_anchor=config.aggregation.prox_mu > 0 or (config.algorithm.kl_coef > 0 and config.algorithm.kl_anchor == "round"),
             log=lambda epoch: self.recorder.episode_log("train", work.client, work.round, epoch),
             on_batch=self.recorder.batch,
         )
         if self.after_update is not None:
             check, self.after_update = self.after_update, None
-            await check(start, result.state)
+            await check(result.state)
         return result
 
     async def report(self, result: ClientResult) -> None:
         """Hand a client's update to the aggregator. An update that does not fit is a bug, not a failed client."""
-        await within(AGGREGATE_DEADLINE_S, self.aggregator.add(result.meta, result.delta), f"the aggregator to add {result.meta.client}", AggregationError)
+        moments = result.optimizer if self.config.learner.optimizer_state == "average" else None
+        add = self.aggregator.add(result.meta, result.delta, moments)
+        await within(AGGREGATE_DEADLINE_S, add, f"the aggregator to add {result.meta.client}", AggregationError)
         if self.config.learner.optimizer_state == "keep" and result.optimizer is not None:
             self.optimizers[result.meta.client] = result.optimizer
 
@@ -175,7 +183,9 @@ class Federation:
 
     async def publish(self, version: Published, previous: Published) -> None:
         """Make the new version available and forget the one before."""
-        await within(PUBLISH_DEADLINE_S, self.rollouts.publish(version.name, version.state), "the engines to load the new version", EngineError)
+        await within(
+            PUBLISH_DEADLINE_S, self.rollouts.publish(version.name, version.state), "the engines to load the new version", EngineError
+        )
         if previous.name != version.name:
             await within(PUBLISH_DEADLINE_S, self.rollouts.drop(previous.name), "the engines to drop the old version", EngineError)
 

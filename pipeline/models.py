@@ -92,7 +92,9 @@ def load_model(path: Path, dtype: str = "float32") -> Any:
     """The causal language model of a folder, on the CPU, in evaluation mode. ``dtype``: ``float32`` or ``bfloat16``."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(str(path), dtype=getattr(torch, dtype), local_files_only=True)
     return model.eval()
 

@@ -13,33 +13,15 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from actors.placement import Need, needs, totals
-from envs.base import Task, World
+from envs.base import Task, World, WorldSpec
 from pipeline.config import Config
+from pipeline.config.rules import adapter_slots_needed, clients_in_flight
 from pipeline.errors import ConfigError
+from pipeline.models import ModelSource
+from pipeline.schedule import Schedule
 
 ENDED_TURN_SHARE = 0.7
 """Turns of a typical episode as a share of the step limit, where the oracle's plan gives no better number."""
-
-
-def in_flight(config: Config) -> int:
-    """Clients that may train at the same time: enough to keep every engine and every learner group busy."""
-    wanted = 2 * (config.rollout.engines + config.learner.groups)
-    return max(1, min(config.federation.clients_per_round, wanted))
-
-
-def adapter_slots(config: Config) -> int:
-    """LoRA adapters that one engine must hold at once: one per client in flight and the shared one.
-
-    Raises ``ConfigError`` when ``rollout.adapter_slots`` asks for fewer.
-    """
-    needed = in_flight(config) + 1
-    asked = config.rollout.adapter_slots
-    if asked is not None and asked < needed:
-        raise ConfigError(
-            f"rollout.adapter_slots = {asked}: the plan needs {needed} ({in_flight(config)} clients in flight and the shared adapter); "
-            f"allowed: {needed} or more, or leave it out"
-        )
-    return asked or needed
 
 
 @dataclass(frozen=True)
@@ -67,6 +49,18 @@ class Plan:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Everything about a run that is known before Ray starts. ``config`` has all defaults resolved."""
+
+    config: Config
+    model: ModelSource
+    spec: WorldSpec
+    world: World
+    schedule: Schedule
+    plan: Plan
+
+
 def episodes_per_round(config: Config) -> int:
     """Episodes of all clients in one round; the same in every mode."""
     algorithm, federation = config.algorithm, config.federation
@@ -78,14 +72,20 @@ def estimate_tokens(world: World, tasks: Sequence[Task], config: Config, prompt_
 
     Without any (no tokenizer at hand) the context limit stands in.
     """
-    per_turn = (sum(prompt_tokens) / len(prompt_tokens) if prompt_tokens else config.rollout.max_context or 4096) + config.rollout.max_new_tokens
+    per_turn = (
+        sum(prompt_tokens) / len(prompt_tokens) if prompt_tokens else config.rollout.max_context or 4096
+    ) + config.rollout.max_new_tokens
     lengths = [len(world.oracle(task)) for task in tasks[:20]]
     turns = max(sum(lengths) / len(lengths) if lengths else 0.0, ENDED_TURN_SHARE * world.max_steps)
     return round(episodes_per_round(config) * min(turns, world.max_steps) * per_turn)
 
 
 def make_plan(
-    config: Config, world: World, client_tasks: Mapping[str, Sequence[Task]], prompt_tokens: Sequence[int] = (), overlap: Mapping[str, int] | None = None
+    config: Config,
+    world: World,
+    client_tasks: Mapping[str, Sequence[Task]],
+    prompt_tokens: Sequence[int] = (),
+    overlap: Mapping[str, int] | None = None,
 ) -> Plan:
     """The plan. Raises ``ConfigError`` when the world has too few tasks for it."""
     heldout = len(world.tasks("heldout"))
@@ -109,8 +109,8 @@ def make_plan(
         overlap=dict(overlap or {}),
         actors=wanted,
         resources=totals(wanted),
-        in_flight=in_flight(config),
-        adapter_slots=adapter_slots(config) if config.model.adapter == "lora" else 0,
+        in_flight=clients_in_flight(config),
+        adapter_slots=(config.rollout.adapter_slots or adapter_slots_needed(config)) if config.model.adapter == "lora" else 0,
         tokens_per_round=estimate_tokens(world, world.tasks("train"), config, prompt_tokens),
     )
 
@@ -122,8 +122,12 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
     head.add_column()
     head.add_row("model", f"{config.model.name}, adapter {config.model.adapter}, {config.model.dtype}")
     head.add_row("world", f"{config.world.name}, {plan.tasks_train} train tasks, {plan.tasks_heldout} held out")
-    head.add_row("federation", f"{config.federation.mode}: {plan.clients} clients, {plan.clients_per_round} per round, {plan.rounds} rounds")
-    head.add_row("algorithm", f"{config.algorithm.name}, {config.algorithm.tasks_per_epoch} tasks x {config.algorithm.group_size} episodes per epoch")
+    head.add_row(
+        "federation", f"{config.federation.mode}: {plan.clients} clients, {plan.clients_per_round} per round, {plan.rounds} rounds"
+    )
+    head.add_row(
+        "algorithm", f"{config.algorithm.name}, {config.algorithm.tasks_per_epoch} tasks x {config.algorithm.group_size} episodes per epoch"
+    )
     head.add_row("aggregation", f"{config.aggregation.rule}, weights {config.aggregation.weighting}")
     head.add_row("per round", f"{plan.episodes_per_round} episodes, about {plan.tokens_per_round:,} tokens")
     head.add_row("in flight", f"{plan.in_flight} clients" + (f", {plan.adapter_slots} adapter slots" if plan.adapter_slots else ""))
@@ -140,7 +144,9 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
         clients.add_column(column, justify="left" if column == "client" else "right")
     shown = list(plan.tasks_per_client)[:20]
     for client in shown:
-        clients.add_row(client, str(plan.tasks_per_client[client]), *(str(plan.categories_per_client[client].get(c, 0)) for c in categories))
+        clients.add_row(
+            client, str(plan.tasks_per_client[client]), *(str(plan.categories_per_client[client].get(c, 0)) for c in categories)
+        )
     if len(plan.tasks_per_client) > len(shown):
         clients.add_row(f"... {len(plan.tasks_per_client) - len(shown)} more", "")
     return Group(head, actors, clients)

@@ -28,7 +28,7 @@ Clock = Callable[[], datetime.datetime]
 
 def utc_now() -> datetime.datetime:
     """The time now, with its zone."""
-    return datetime.datetime.now(datetime.timezone.utc)
+    return datetime.datetime.now(datetime.UTC)
 
 
 class RunLog:
@@ -59,7 +59,7 @@ class RunLog:
             full["schema"] = SCHEMA
         full["time"] = self._clock().isoformat(timespec="milliseconds")
         full.update(record)
-        self._stream.write(json.dumps(jsonable(full), ensure_ascii=False, allow_nan=False) + "\n")
+        self._stream.write(json.dumps(jsonable(full), allow_nan=False) + "\n")
         self._stream.flush()
         self._empty = False
 
@@ -116,7 +116,8 @@ def read_records(path: Path) -> tuple[list[Record], bool]:
     for number, line in enumerate(lines, start=1):
         record = _parse(line)
         if record is None:
-            raise DataError(f"{path}, line {number}: not a JSON object: {line[:80].decode(errors='replace')!r}. Restore or delete that line.")
+            shown = line[:80].decode(errors="replace")
+            raise DataError(f"{path}, line {number}: not a JSON object: {shown!r}. Restore or delete that line.")
         records.append(record)
     last = _parse(tail) if tail.strip() else None
     if last is not None:

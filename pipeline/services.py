@@ -84,7 +84,15 @@ class Learners(Protocol):
     """A pool of learner groups; a call waits for a free one."""
 
     async def update(
-        self, client: str, round: int, epoch: int, seed: int, start: Handle, episodes: Handle, optimizer: Handle | None, anchor: Handle | None
+        self,
+        client: str,
+        round: int,
+        epoch: int,
+        seed: int,
+        start: Handle,
+        episodes: Handle,
+        optimizer: Handle | None,
+        anchor: Handle | None,
     ) -> Trained:
         """Train ``start`` on ``episodes``. ``anchor`` holds the round's start, for FedProx and for a KL anchor of ``round``."""
 
@@ -98,14 +106,14 @@ class AggregatorService(Protocol):
     async def begin(self, version: Published, clients: Sequence[str]) -> None:
         """Open a round."""
 
-    async def add(self, meta: UpdateMeta, delta: Handle) -> None:
-        """Fold a client in."""
+    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
+        """Fold a client in. ``moments`` are its optimizer's, where the server averages those."""
 
     async def skip(self, client: str) -> None:
         """A client will not report."""
 
-    async def finish(self) -> Published:
-        """Close the round."""
+    async def finish(self) -> tuple[Published, Handle]:
+        """Close the round: the new version, and a handle to the mean optimizer moments (of None, unless clients sent theirs)."""
 
 
 async def within(seconds: float, work: Awaitable[T], who: str, error: type[FedAgentError]) -> T:

@@ -73,7 +73,7 @@ def world_spec(config: WorldConfig) -> WorldSpec:
     if folder is None:
         from envs.webshop.generate import ensure_generated
 
-        folder = ensure_generated(n=config.products, seed=config.data_seed)
+        folder = ensure_generated(None, n=config.products, seed=config.data_seed)
     return WorldSpec(
         "webshop",
         {
@@ -109,5 +109,7 @@ def overlap_report(world: World) -> dict[str, Any]:
     train, heldout = world.tasks("train"), world.tasks("heldout")
     shared = {t.id for t in train} & {t.id for t in heldout}
     if shared:
-        raise DataError(f"{len(shared)} task ids are in both splits, for instance {sorted(shared)[0]!r}; evaluation would be on training tasks")
+        raise DataError(
+            f"{len(shared)} task ids are in both splits, for instance {sorted(shared)[0]!r}; evaluation would be on training tasks"
+        )
     return {"train": len(train), "heldout": len(heldout), **world.overlap()}

@@ -5,6 +5,7 @@ Knows nothing of vLLM, transformers, environments or Ray.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Literal, Protocol
 from pipeline.config.model import LoraConfig
 from pipeline.episodes import Sampling, State
 from pipeline.errors import EngineError
-from pipeline.models import state_hash
+from pipeline.models import load_tokenizer, state_hash
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,25 @@ class AdapterNames:
     def live(self) -> frozenset[str]:
         """Names that requests may use."""
         return frozenset(self._live)
+
+
+def stop_token_ids(model_path: Path) -> list[int]:
+    """Ids that end a response: those of the model's configuration files and the tokenizer's end-of-sequence token."""
+    found: set[int] = set()
+    for file in ("config.json", "generation_config.json"):
+        if (model_path / file).is_file():
+            ids = json.loads((model_path / file).read_text()).get("eos_token_id")
+            found.update(ids if isinstance(ids, list) else [] if ids is None else [ids])
+    end = load_tokenizer(model_path).eos_token_id
+    if end is not None:
+        found.add(int(end))
+    return sorted(found)
+
+
+def model_limit(model_path: Path) -> int:
+    """Longest sequence that the model's positions allow, in tokens."""
+    config = json.loads((model_path / "config.json").read_text())
+    return int(config.get("max_position_embeddings", 4096))
 
 
 def check_room(engine: Engine, request_id: str, n_prompt: int, n_new: int) -> None:

@@ -15,7 +15,9 @@ from envs.webshop.stemmer import stem
 from envs.webshop.token_table import token_ranges
 
 STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was will with".split()
+    (
+        "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was will with"
+    ).split()
 )
 MAX_TOKEN = 255
 """Longest token in UTF-16 code units; what follows is a token of its own."""

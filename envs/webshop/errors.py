@@ -11,7 +11,9 @@ class WebShopDataError(ValueError):
     ``path`` is the file (or folder), ``record`` the index of the product in the file and ``asin`` its id, where known.
     """
 
-    def __init__(self, problem: str, *, path: Path | str | None = None, record: int | None = None, asin: str | None = None, hint: str = "") -> None:
+    def __init__(
+        self, problem: str, *, path: Path | str | None = None, record: int | None = None, asin: str | None = None, hint: str = ""
+    ) -> None:
         self.problem = problem
         self.path = None if path is None else Path(path)
         self.record = record

@@ -66,7 +66,7 @@ def generate(n: int, seed: int) -> Records:
     if not 1 <= n <= most:
         raise ValueError(f"cannot generate {n} products: the product ids allow 1 to {most}")
     rng = random.Random(f"webshop-{GENERATOR_VERSION}-{n}-{seed}")
-    ids = product_ids(n, rng)
+    ids = rng.sample(id_pool(n), n)
     kinds = _kinds(n, rng)
     items: list[dict[str, Any]] = []
     attributes: dict[str, dict[str, Any]] = {}
@@ -84,11 +84,11 @@ def generate(n: int, seed: int) -> Records:
     return Records(items=items, attributes=attributes, title_nouns=title_nouns)
 
 
-def product_ids(n: int, rng: random.Random) -> list[str]:
-    """``n`` distinct product ids in random order.
+def id_pool(n: int) -> list[str]:
+    """The ids that ``n`` products may have: at least twice as many, each a first and a second half joined.
 
-    Ids join a first and a second half. Few halves are used, and the same ones for every seed (32 of each up to 512 products), so
-    that a small tokenizer sees each often and knows them in any small catalogue.
+    Few halves are used, and the same ones for every seed (32 of each up to 512 products), so that a small tokenizer sees each often
+    and knows them in any small catalogue.
     """
     heads, tails = lexicon.id_heads(), lexicon.id_tails()
     width = 32
@@ -96,7 +96,7 @@ def product_ids(n: int, rng: random.Random) -> list[str]:
         width *= 2
     heads = heads[:width]
     tails = tails[: max(width, -(-2 * n // len(heads)))]
-    return [heads[k // len(tails)] + tails[k % len(tails)] for k in rng.sample(range(len(heads) * len(tails)), n)]
+    return [head + tail for head in heads for tail in tails]
 
 
 def write(out_dir: Path | str, n: int, seed: int) -> Path:

@@ -17,4 +17,6 @@ class AggregationConfig(Section):
         description="`product`, `factors`, `frozen_a`, `merge` for LoRA, `full` for whole weights. Default: `product`, or `full`.",
     )
     weighting: Literal["uniform", "tasks", "episodes", "tokens"] = Field("uniform", description="Weight of a client's update.")
-    prox_mu: float = Field(0.0, ge=0, le=100, description="FedProx (Li et al. 2020): weight of 0.5 * ||w - w_round||^2 in the client objective.")
+    prox_mu: float = Field(
+        0.0, ge=0, le=100, description="FedProx (Li et al. 2020): weight of 0.5 * ||w - w_round||^2 in the client objective."
+    )

@@ -18,7 +18,9 @@ class AlgorithmConfig(Section):
     passes: int = Field(1, ge=1, le=64, description="Passes over a rollout batch.")
     clip_low: float = Field(0.2, gt=0, lt=1, description="Ratio clip below 1.")
     clip_high: float = Field(0.2, gt=0, le=10, description="Ratio clip above 1.")
-    dual_clip: float | None = Field(3.0, gt=1, le=100, description="Bound on ratio times negative advantage (Ye et al. 2020); null turns it off.")
+    dual_clip: float | None = Field(
+        3.0, gt=1, le=100, description="Bound on ratio times negative advantage (Ye et al. 2020); null turns it off."
+    )
     kl_coef: float = Field(0.01, ge=0, le=10, description="Weight of the KL term in the loss.")
     kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Estimator of KL(policy || anchor) per token (Schulman 2020).")
     kl_anchor: Literal["base", "round"] = Field("base", description="What the policy is held to: the base model, or the round's start.")

@@ -24,7 +24,8 @@ class FederationConfig(Section):
     tasks_per_client: int = Field(100, ge=1, le=1_000_000, description="Tasks that each client owns.")
     local_client: int = Field(0, ge=0, description="The client that trains; only with `mode: local`.")
     schedule: Literal["hash", "reference"] = Field(
-        "hash", description="Client sampling: independent streams per (seed, round), or the published `Random(seed + round - 1)`."
+        "hash",
+        description="Client sampling and task order: streams per seed, or as published (`Random(seed + round - 1)`, given order).",
     )
     quorum: float = Field(0.5, gt=0, le=1, description="Share of the sampled clients that must report for a round to close.")
     client_deadline_s: float = Field(1800.0, gt=0, le=604_800, description="Seconds a client may take in a round, per attempt.")

@@ -17,7 +17,10 @@ class RolloutConfig(Section):
     temperature: float = Field(1.0, gt=0, le=5, description="Sampling temperature of training episodes.")
     max_new_tokens: int = Field(12, ge=1, le=8192, description="Longest response of a turn, in tokens.")
     max_context: int | None = Field(
-        None, ge=32, le=1_048_576, description="Longest prompt plus response, in tokens. Default: the smaller of the model's limit and 4096."
+        None,
+        ge=32,
+        le=1_048_576,
+        description="Longest prompt plus response, in tokens. Default: the smaller of the model's limit and 4096.",
     )
     template: Literal["auto", "short", "tags"] = Field(
         "auto", description="Prompt form: `short` for the embedded model, `tags` (think and action tags) for others; `auto` chooses."

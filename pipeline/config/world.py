@@ -22,7 +22,9 @@ class WorldConfig(Section):
     results_per_page: int | None = Field(
         None, ge=1, le=50, description="Search results per page. Default: 10 (as in WebShop) with a data folder, 4 with generated data."
     )
-    max_steps: int | None = Field(None, ge=1, le=1000, description="Turns per episode. Default: 15 with a data folder, 8 with generated data.")
+    max_steps: int | None = Field(
+        None, ge=1, le=1000, description="Turns per episode. Default: 15 with a data folder, 8 with generated data."
+    )
     heldout: int | None = Field(
         None, ge=1, le=100_000, description="Tasks kept for evaluation. Default: 500 with a data folder, 400 with generated data."
     )

@@ -6,6 +6,7 @@ Owns the measurements and their limits. A model that misses one cannot learn (or
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,11 +15,9 @@ import torch
 
 from envs import prompts
 from envs.base import Task, World
-from envs.prompts import PromptSpec
+from pipeline.embedded import shopper
+from pipeline.embedded.visit import SPEC, Visit
 from pipeline.errors import DataError
-
-SPEC = PromptSpec(template="short", history=2, list_actions=False)
-"""The prompt that the embedded model is trained on and run with."""
 
 MAX_NEW_TOKENS = 12
 
@@ -151,3 +150,42 @@ def success_rate(policy: Policy, world: World, tasks: Sequence[Task], temperatur
                 going.append(episode)
         open_episodes = going
     return won / len(tasks)
+
+
+def decisions(policy: Policy, world: World, tasks: Sequence[Task], max_steps: int = 8) -> dict[str, float]:
+    """Share of right greedy decisions by kind along the right path: after each answer the right action is taken instead.
+
+    A row counts as right when it fits, whichever of the fitting rows it is.
+    """
+    visits = [Visit(world, task, "page", random.Random(0)) for task in tasks]
+    right: dict[str, list[bool]] = {kind: [] for kind in ("search", "row", "option", "buy", "back")}
+    for _ in range(max_steps):
+        answers = policy([visit.turn("").prompt for visit in visits], 0.0)
+        going = []
+        for visit, answer in zip(visits, answers, strict=True):
+            action = prompts.parse(SPEC, answer).action
+            kind, best = shopper.right_action(visit.wish, visit.page, visit.history)
+            accepted = {best}
+            if kind == "row":
+                accepted = {f"click[{row.asin}]" for row in shopper.valid_rows(visit.wish, visit.page, visit.history)}
+            right[kind].append(action in accepted)
+            if not visit.step(best):
+                going.append(visit)
+        visits = going
+        if not visits:
+            break
+    return {kind: sum(hits) / len(hits) if hits else float("nan") for kind, hits in right.items()}
+
+
+def measure(policy: Policy, world: World, tasks: Sequence[Task]) -> Measured:
+    """All numbers that ``check`` needs, on held-out ``tasks``, each tried once per temperature."""
+    shares = decisions(policy, world, tasks)
+    return Measured(
+        success=success_rate(policy, world, tasks, 1.0),
+        greedy_success=success_rate(policy, world, tasks, 0.0),
+        search=shares["search"],
+        row=shares["row"],
+        option=shares["option"],
+        buy=shares["buy"],
+        tasks=len(tasks),
+    )

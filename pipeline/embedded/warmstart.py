@@ -39,13 +39,14 @@ class Row:
 
 
 def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
-    """A fresh float32 ``Qwen2ForCausalLM`` of about 0.19 M parameters: 64 wide, 2 layers, 2 heads of 32, untied output head.
+    """A fresh float32 ``LlamaForCausalLM`` of about 0.19 M parameters: 64 wide, 2 layers, 2 heads of 32, untied output head.
 
-    vLLM's CPU attention needs heads of at least 32, and its whole-weight updates need an output head of its own.
+    vLLM's CPU attention needs heads of at least 32, and its whole-weight updates need an output head of its own. Llama rather than
+    Qwen2, because ``AutoTokenizer`` replaces the tokenizer of a folder whose model is a Qwen2 by Qwen's own.
     """
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = Qwen2Config(
+    config = LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=WIDTH,
         intermediate_size=160,
@@ -62,7 +63,7 @@ def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Qwen2ForCausalLM(config).float()
+        return LlamaForCausalLM(config).float()
 
 
 def train(

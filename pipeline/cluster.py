@@ -1,0 +1,353 @@
+"""The services of ``pipeline.services`` on Ray: starts the actors of a plan, routes work to them, and ends them.
+
+Owns which engine serves which client and which learner group trains it. Parameters and episodes stay object references; the
+controller sees names and scalars.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from actors.aggregator import AggregatorActor
+from actors.engines import EngineSpec
+from actors.environment import start_workers
+from actors.learner import LearnerGroup
+from actors.learning import LearnerSettings, UpdateRequest
+from actors.placement import Placement
+from actors.prompting import ChatPrompter
+from actors.rollout import RolloutSpec, SaveEpisodes, start_rollout
+from actors.tracker import RemoteTracker
+from envs.prompts import PromptSpec
+from pipeline.aggregation import version_name
+from pipeline.checkpoint import Checkpoint
+from pipeline.config import Config
+from pipeline.episodes import EpisodeSpec, Sampling
+from pipeline.errors import EngineError
+from pipeline.models import ModelSource, initial_state, load_tokenizer
+from pipeline.planning import Prepared
+from pipeline.selftest import disturbed, make_probe, require_agreement, tolerance
+from pipeline.services import EpisodeLogTarget, Handle, Published, Trained, UpdateMeta, within
+from pipeline.tracking import NoTracker, Tracker
+
+
+def prompt_spec(config: Config) -> PromptSpec:
+    """The prompt form of a resolved configuration: the embedded model's short one, or the published one with tags and a list of actions."""
+    template = config.rollout.template
+    assert template != "auto", "the configuration is resolved"
+    return PromptSpec(template=template, history=config.rollout.history, list_actions=template == "tags", world=config.world.name)
+
+
+def make_prompter(config: Config, model: ModelSource) -> ChatPrompter:
+    """The prompter that the engines use."""
+    return ChatPrompter(load_tokenizer(model.path), prompt_spec(config))
+
+
+async def resolve(reference: Any) -> Any:
+    """Await a Ray object reference as a coroutine, so that deadlines apply."""
+    return await reference
+
+
+class RayRollouts:
+    """Engines behind one name space. A version is loaded by an engine when its first episode gets there."""
+
+    def __init__(self, actors: Sequence[Any], deadline_s: float) -> None:
+        self._actors = list(actors)
+        self._deadline_s = deadline_s
+        self._states: dict[str, Handle] = {}
+        self._loaded: list[dict[str, asyncio.Task[None]]] = [{} for _ in actors]
+        self._load = [0] * len(self._actors)
+
+    async def publish(self, name: str, state: Handle) -> None:
+        """Register a version; with one engine it is loaded now, else where it is needed."""
+        if name in self._states:
+            raise EngineError(f"adapter {name!r} is published already; names are never used twice")
+        self._states[name] = state
+        if len(self._actors) == 1:
+            await self._ensure(0, name)
+
+    async def drop(self, name: str) -> None:
+        """Forget a version everywhere."""
+        self._states.pop(name, None)
+        waits = []
+        for engine, loaded in enumerate(self._loaded):
+            task = loaded.pop(name, None)
+            if task is not None and task.done() and task.exception() is None:
+                waits.append(resolve(self._actors[engine].drop.remote(name)))
+        await asyncio.gather(*waits)
+
+    async def run(
+        self, specs: Sequence[EpisodeSpec], adapter: str, sampling: Sampling, log: EpisodeLogTarget | None
+    ) -> tuple[Handle, Mapping[str, float]]:
+        """Run on the engine with the least to do. Raises ``EngineError`` when the adapter is unknown."""
+        if adapter not in self._states:
+            raise EngineError(f"adapter {adapter!r} is not published")
+        engine = min(range(len(self._actors)), key=self._load.__getitem__)
+        self._load[engine] += len(specs)
+        try:
+            await self._ensure(engine, adapter)
+            save = None if log is None else SaveEpisodes(log.path, log.round, log.epoch, log.limit)
+            run = self._actors[engine].run.options(num_returns=2)
+            episodes, scalars = run.remote(list(specs), adapter, sampling, save, self._deadline_s)
+            return episodes, await resolve(scalars)
+        finally:
+            self._load[engine] -= len(specs)
+
+    async def score(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], adapter: str) -> list[list[list[float]]]:
+        """Log-probabilities under ``adapter`` from every engine."""
+        for engine in range(len(self._actors)):
+            await self._ensure(engine, adapter)
+        return list(await asyncio.gather(*(resolve(actor.score.remote(prompts, responses, adapter)) for actor in self._actors)))
+
+    async def _ensure(self, engine: int, name: str) -> None:
+        loaded = self._loaded[engine]
+        if name not in loaded:
+            loaded[name] = asyncio.ensure_future(resolve(self._actors[engine].publish.remote(name, self._states[name])))
+        await asyncio.shield(loaded[name])
+
+
+class RayLearners:
+    """A pool of learner groups; a group serves one client at a time."""
+
+    def __init__(self, groups: Sequence[LearnerGroup]) -> None:
+        self._free: asyncio.Queue[LearnerGroup] = asyncio.Queue()
+        for group in groups:
+            self._free.put_nowait(group)
+
+    @contextlib.asynccontextmanager
+    async def lease(self) -> AsyncIterator[LearnerGroup]:
+        """A group for the length of the block."""
+        group = await self._free.get()
+        try:
+            yield group
+        finally:
+            self._free.put_nowait(group)
+
+    async def update(
+        self,
+        client: str,
+        round: int,
+        epoch: int,
+        seed: int,
+        start: Handle,
+        episodes: Handle,
+        optimizer: Handle | None,
+        anchor: Handle | None,
+    ) -> Trained:
+        """Train on the next free group."""
+        async with self.lease() as group:
+            refs = await group.update(UpdateRequest(client, round, epoch, seed), start, episodes, optimizer, anchor)
+            return Trained(refs.state, refs.optimizer, refs.report.content, refs.report.metrics)
+
+    async def difference(self, before: Handle, after: Handle) -> Handle:
+        """Worked out where the parameters are."""
+        async with self.lease() as group:
+            return await group.difference(before, after)
+
+
+class RayAggregator:
+    """The aggregator actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def begin(self, version: Published, clients: Sequence[str]) -> None:
+        """Open a round."""
+        await resolve(self._actor.begin.remote(version.name, version.round, list(clients), version.state))
+
+    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
+        """Fold a client in; tensors go to the actor by reference."""
+        await resolve(self._actor.add.remote(meta, delta, moments))
+
+    async def skip(self, client: str) -> None:
+        """A client will not report."""
+        await resolve(self._actor.skip.remote(client))
+
+    async def finish(self) -> tuple[Published, Handle]:
+        """Close the round; the state stays in the object store, and so do the mean optimizer moments."""
+        state, head = self._actor.finish.options(num_returns=2).remote()
+        name, round, metrics = await resolve(head)
+        return Published(name, round, state, metrics), self._actor.mean_moments.remote()
+
+
+class Cluster:
+    """All actors of a run. Needs a connected Ray; ``close`` ends everything that it started."""
+
+    def __init__(self, prepared: Prepared, run_dir: Path) -> None:
+        config = prepared.config
+        self._prepared, self._config = prepared, config
+        self._env_actors: list[Any] = []
+        self._placement = Placement(config)
+        try:
+            self.tracker: Tracker = self._start_tracker(run_dir)
+            self._aggregator = self._start_aggregator()
+            self._engines = [self._start_engine(i) for i in range(config.rollout.engines)]
+            self._groups = [self._make_group(i) for i in range(config.learner.groups)]
+        except BaseException:
+            self._placement.remove()
+            raise
+        self.rollouts = RayRollouts(self._engines, config.federation.client_deadline_s)
+        self.learners = RayLearners(self._groups)
+        self.aggregator = RayAggregator(self._aggregator)
+        self._probe = make_probe(prepared.world, make_prompter(config, prepared.model))
+        self._probes = 0
+
+    async def ready(self) -> None:
+        """Wait until engines and learners have loaded; both load at the same time."""
+        timeout = self._config.resources.start_timeout_s
+        engines = [
+            within(timeout, resolve(actor.ready.remote()), f"rollout engine {i} to load", EngineError)
+            for i, actor in enumerate(self._engines)
+        ]
+        await asyncio.gather(*engines, *(asyncio.to_thread(group.start) for group in self._groups))
+
+    async def initial(self) -> Published:
+        """The shared agent before the first round: a fresh adapter, or the model's own weights."""
+        state = await asyncio.to_thread(initial_state, self._prepared.model.path, self._config.model, self._config.run.seed)
+        return Published(version_name(0, state), 0, self.put(state))
+
+    def restore(self, checkpoint: Checkpoint) -> Published:
+        """The shared agent of a checkpoint."""
+        state = checkpoint.state
+        return Published(state.version, state.round, self.put(state.state), state.metrics)
+
+    def put(self, value: Any) -> Handle:
+        """A handle to a value."""
+        return ray.put(value)
+
+    async def fetch(self, handle: Handle) -> Any:
+        """The value behind a handle."""
+        return await resolve(handle)
+
+    async def self_test(self, state: Handle, when: str) -> float:
+        """Compare engine and learner under ``state``. Raises ``SelfTestError``; the largest gap otherwise."""
+        self._probes += 1
+        name = f"probe-{self._probes}"
+        await self.rollouts.publish(name, state)
+        try:
+            scores = await self.rollouts.score(self._probe.prompts, self._probe.responses, name)
+        finally:
+            await self.rollouts.drop(name)
+        async with self.learners.lease() as group:
+            learner = await group.score(state, self._probe.prompts, self._probe.responses)
+        return max(require_agreement(engine, learner, tolerance(self._config), when) for engine in scores)
+
+    async def self_test_start(self, state: Handle) -> float:
+        """The test before the first rollout, under a disturbed copy of the start: an adapter whose B is not zero."""
+        return await self.self_test(self.put(disturbed(await self.fetch(state), self._config.run.seed)), "at the start")
+
+    async def self_test_after(self, state: Handle) -> None:
+        """The test after the first update."""
+        await self.self_test(state, "after the first update")
+
+    def close(self) -> None:
+        """End the actors of this run and give their resources back."""
+        for group in self._groups:
+            group.stop()
+        for actor in (*self._engines, *self._env_actors, self._aggregator):
+            ray.kill(actor)
+        self._placement.remove()
+
+    def _start_tracker(self, run_dir: Path) -> Tracker:
+        config = self._config
+        if not config.tracking.mlflow:
+            return NoTracker()
+        options = {"num_cpus": self._placement.cpus("tracker"), "scheduling_strategy": self._placement.strategy("tracker", 0)}
+        return RemoteTracker(
+            run_dir,
+            config.run.name,
+            experiment=config.tracking.experiment,
+            uri=config.tracking.uri,
+            clients=config.tracking.clients,
+            options=options,
+        )
+
+    def _start_aggregator(self) -> Any:
+        config, place = self._config, self._placement
+        assert config.aggregation.rule is not None, "the configuration is resolved"
+        actor = ray.remote(AggregatorActor).options(num_cpus=place.cpus("aggregator"), scheduling_strategy=place.strategy("aggregator", 0))
+        return actor.remote(config.aggregation.rule, config.aggregation.weighting, config.model.lora.alpha)
+
+    def _start_engine(self, index: int) -> Any:
+        config, place = self._config, self._placement
+        rollout = config.rollout
+        workers = [
+            start_workers(
+                self._prepared.spec,
+                1,
+                rollout.env_slots,
+                cpus=place.cpus("environment"),
+                scheduling_strategy=place.strategy("environment", index * rollout.env_workers + i),
+            )[0]
+            for i in range(rollout.env_workers)
+        ]
+        self._env_actors += workers
+        return start_rollout(
+            rollout_spec(self._prepared),
+            cpus=place.cpus("rollout"),
+            gpus=place.gpus("rollout"),
+            env_actors=workers,
+            scheduling_strategy=place.strategy("rollout", index),
+        )
+
+    def _make_group(self, index: int) -> LearnerGroup:
+        config, place = self._config, self._placement
+        workers = config.learner.workers
+        return LearnerGroup(
+            learner_settings(config, self._prepared.model),
+            index=index,
+            cpus=place.cpus("learner"),
+            gpus=place.gpus("learner"),
+            placement_group=place.group,
+            bundles=[place.bundle("learner", index * workers + rank) for rank in range(workers)],
+            start_timeout_s=config.resources.start_timeout_s,
+            timeout_s=config.federation.client_deadline_s,
+        )
+
+
+def rollout_spec(prepared: Prepared) -> RolloutSpec:
+    """What every rollout actor is built from."""
+    config, rollout = prepared.config, prepared.config.rollout
+    engine = EngineSpec(
+        backend=rollout.backend,
+        model_path=prepared.model.path,
+        dtype=config.model.dtype,
+        lora=config.model.lora if config.model.adapter == "lora" else None,
+        adapter_slots=max(prepared.plan.adapter_slots, 1),
+        max_context=rollout.max_context,
+        max_num_seqs=rollout.max_num_seqs,
+        max_batched_tokens=rollout.max_batched_tokens,
+        kv_cache_gb=rollout.kv_cache_gb,
+        gpu_memory_utilization=rollout.gpu_memory_utilization,
+        tensor_parallel=rollout.tensor_parallel,
+        threads=config.resources.engine_threads,
+        seed=config.run.seed,
+    )
+    return RolloutSpec(
+        engine,
+        prepared.spec,
+        prompt_spec(config),
+        env_workers=rollout.env_workers,
+        env_slots=rollout.env_slots,
+        env_deadline_s=rollout.env_deadline_s,
+        env_retries=rollout.env_retries,
+    )
+
+
+def learner_settings(config: Config, model: ModelSource) -> LearnerSettings:
+    """What every learner is built from."""
+    return LearnerSettings(
+        model_path=model.path,
+        model=config.model,
+        learner=config.learner,
+        algorithm=config.algorithm,
+        prox_mu=config.aggregation.prox_mu,
+        temperature=config.rollout.temperature,
+        freeze_a=config.aggregation.rule == "frozen_a",
+        gpu=config.resources.learner_gpus > 0,
+    )

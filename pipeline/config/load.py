@@ -1,0 +1,243 @@
+"""Reading a configuration: a TOML, YAML or JSON file plus dotted overrides; every problem is reported at once, with a hint.
+
+Owns syntax, types and bounds, and the defaults that depend on other settings. What settings mean together is in ``rules``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from pipeline.config.base import Section
+from pipeline.config.config import Config
+from pipeline.config.fields import Setting, settings
+from pipeline.config.rules import Problem, adapter_slots_needed, problems
+from pipeline.errors import ConfigError
+
+_MISSING = object()
+
+
+def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """The configuration of ``path`` (all defaults without one) with ``overrides`` such as ``--federation.rounds 5`` on top.
+
+    Raises ``ConfigError`` that lists every unknown key (with the nearest name), wrong type, value out of range, and every combination
+    that cannot work or option that cannot matter (``rules``).
+    """
+    tree, lines = ({}, {}) if path is None else _read(path)
+    found: list[Problem] = []
+    _apply(tree, overrides, found)
+    return _validate(tree, found, lines, path)
+
+
+def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """The same for a stored ``config.resolved.json``, which names every setting: only those that differ from their default count as set."""
+    tree, _ = _read(path)
+    _drop_defaults(tree)
+    found: list[Problem] = []
+    _apply(tree, overrides, found)
+    return _validate(tree, found, {}, path)
+
+
+def resolve(config: Config) -> Config:
+    """The same with the defaults filled in that depend on other settings, so that the stored file hides nothing.
+
+    What depends on the model (``rollout.max_context``) or on the world's data (``world.*``) is filled in where those are known.
+    """
+    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}}
+    lora = config.model.adapter == "lora"
+    if config.aggregation.rule is None:
+        changes["aggregation"]["rule"] = "product" if lora else "full"
+    if config.rollout.template == "auto":
+        changes["rollout"]["template"] = "short" if config.model.name == "embedded" else "tags"
+    if config.rollout.self_test and config.rollout.self_test_tolerance is None:
+        changes["rollout"]["self_test_tolerance"] = 0.002 if config.model.dtype == "float32" else 0.1
+    if lora and config.rollout.adapter_slots is None:
+        changes["rollout"]["adapter_slots"] = adapter_slots_needed(config)
+    return config.model_copy(update={name: getattr(config, name).model_copy(update=update) for name, update in changes.items() if update})
+
+
+def config_help() -> str:
+    """All settings, one a line: name, default, what is allowed, what it means."""
+    rows = [(f"--{s.path}", s.default_text, s.allowed, s.description) for s in settings()]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    return "\n".join(f"{name:<{widths[0]}}  {default:<{widths[1]}}  {meaning} [{allowed}]" for name, default, allowed, meaning in rows)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """A file's content as nested mappings, and the line of every dotted key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"configuration {path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration {path} is not UTF-8 text: {error}") from error
+    try:
+        if path.suffix == ".toml":
+            tree: Any = tomllib.loads(text)
+            lines = dict(_toml_lines(text))
+        elif path.suffix in (".yaml", ".yml", ".json"):
+            tree = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+            lines = {} if path.suffix == ".json" else dict(_yaml_lines(yaml.compose(text), ""))
+        else:
+            raise ConfigError(f"configuration {path}: unknown kind {path.suffix!r} (known: .toml, .yaml, .yml, .json)")
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"configuration {path} is malformed: {error}") from error
+    if tree is None:
+        tree = {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"configuration {path}: expected sections such as `federation:`, found a {type(tree).__name__}")
+    return tree, lines
+
+
+def _toml_lines(text: str) -> Iterator[tuple[str, int]]:
+    section = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
+            section = header[1].replace(" ", "")
+            yield section, number
+        elif key := re.match(r"\s*([A-Za-z0-9_.\-]+)\s*=", line):
+            yield f"{section}.{key[1]}".lstrip("."), number
+
+
+def _yaml_lines(node: Any, prefix: str) -> Iterator[tuple[str, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{prefix}{key.value}"
+            yield name, key.start_mark.line + 1
+            yield from _yaml_lines(value, f"{name}.")
+
+
+def _apply(tree: dict[str, Any], overrides: Sequence[str], found: list[Problem]) -> None:
+    """Write overrides into ``tree``: ``--a.b value``, ``--a.b=value``, or ``--a.b`` alone for a switch."""
+    known = {setting.path: setting for setting in settings()}
+    words = list(overrides)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") or len(word) == 2:
+            found.append(Problem(word, _MISSING, "expected --section.key value"))
+            continue
+        path, equals, text = word[2:].partition("=")
+        setting = known.get(path)
+        if setting is None:
+            if not equals and words and not words[0].startswith("--"):
+                words.pop(0)
+            section = [name for name in known if name.startswith(f"{path}.")]
+            hint = f"is a section; give one of its settings, such as --{section[0]}" if section else _unknown(path, known)
+            found.append(Problem(path, _MISSING, hint))
+            continue
+        value: Any
+        if equals:
+            value = setting.parse(text)
+        elif words and not words[0].startswith("--"):
+            value = setting.parse(words.pop(0))
+        elif setting.kinds == {"boolean"}:
+            value = True
+        else:
+            found.append(Problem(path, _MISSING, f"needs a value ({setting.allowed})"))
+            continue
+        target = tree
+        *sections, key = path.split(".")
+        for name in sections:
+            inner = target.setdefault(name, {})
+            if not isinstance(inner, dict):
+                break
+            target = inner
+        else:
+            target[key] = value
+
+
+def _unknown(path: str, known: Mapping[str, Setting]) -> str:
+    candidates = [*known, *{name.rpartition(".")[0] for name in known}]
+    near = difflib.get_close_matches(path, candidates, n=1, cutoff=0.6)
+    if not near:
+        last = path.rpartition(".")[2]
+        by_key = {name.rpartition(".")[2]: name for name in known}
+        near = [by_key[key] for key in difflib.get_close_matches(last, by_key, n=1, cutoff=0.75)]
+    return "unknown setting" + (f"; did you mean {near[0]!r}?" if near else "; --help lists all settings")
+
+
+def _validate(tree: dict[str, Any], found: list[Problem], lines: Mapping[str, int], path: Path | None) -> Config:
+    known = {setting.path: setting for setting in settings()}
+    _take_unknown(tree, Config, "", known, found)
+    config: Config | None = None
+    try:
+        config = Config.model_validate_json(json.dumps(tree, default=str), strict=True)
+    except ValidationError as error:
+        seen: set[str] = set()
+        for detail in error.errors():
+            name = _setting_name(detail["loc"], known)
+            if name not in seen:
+                seen.add(name)
+                found.append(_bad_value(name, tree, known.get(name), detail["msg"]))
+    if config is not None:
+        found.extend(problems(config))
+    if found or config is None:
+        raise ConfigError(_report(found, lines, path))
+    return config
+
+
+def _take_unknown(tree: dict[str, Any], section: type[Section], prefix: str, known: Mapping[str, Setting], found: list[Problem]) -> None:
+    """Move unknown keys from ``tree`` to ``found``, so that the rest is checked all the same."""
+    for key in list(tree):
+        name = f"{prefix}{key}"
+        info = section.model_fields.get(str(key))
+        if info is None:
+            value = tree.pop(key)
+            found.append(Problem(name, _MISSING if isinstance(value, dict) else value, _unknown(name, known)))
+        elif isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            if isinstance(tree[key], dict):
+                _take_unknown(tree[key], info.annotation, f"{name}.", known, found)
+            else:
+                found.append(Problem(name, tree.pop(key), "is a section, expected settings in it"))
+
+
+def _setting_name(location: tuple[int | str, ...], known: Mapping[str, Setting]) -> str:
+    """The setting that an error's location lies in: parts after it say which member of a union was tried."""
+    parts = [str(part) for part in location]
+    for end in range(len(parts), 0, -1):
+        if ".".join(parts[:end]) in known:
+            return ".".join(parts[:end])
+    return ".".join(parts)
+
+
+def _bad_value(name: str, tree: Mapping[str, Any], setting: Setting | None, message: str) -> Problem:
+    value: Any = tree
+    for part in name.split("."):
+        value = value.get(part, _MISSING) if isinstance(value, Mapping) else _MISSING
+    if setting is None:
+        return Problem(name, value, message)
+    text = f"allowed: {setting.allowed}"
+    if isinstance(value, str) and setting.choices:
+        near = difflib.get_close_matches(value, [str(choice) for choice in setting.choices], n=1)
+        text += f"; did you mean {near[0]!r}?" if near else ""
+    return Problem(name, value, text)
+
+
+def _report(found: Sequence[Problem], lines: Mapping[str, int], path: Path | None) -> str:
+    texts = []
+    for problem in found:
+        line = lines.get(problem.path)
+        given = "" if problem.value is _MISSING else f" = {json.dumps(problem.value, default=str)}"
+        place = f" ({path}, line {line})" if line is not None else ""
+        texts.append(f"{problem.path}{given}: {problem.message}{place}")
+    if len(texts) == 1:
+        return texts[0]
+    return f"{len(texts)} problems:\n" + "\n".join(f"  {text}" for text in texts)
+
+
+def _drop_defaults(tree: dict[str, Any]) -> None:
+    for setting in settings():
+        *sections, key = setting.path.split(".")
+        target: Any = tree
+        for name in sections:
+            target = target.get(name, {}) if isinstance(target, dict) else {}
+        if isinstance(target, dict) and key in target and target[key] == setting.default_json:
+            del target[key]

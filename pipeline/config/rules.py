@@ -1,0 +1,225 @@
+"""What settings mean together: combinations that cannot work, and options that cannot matter for the chosen strategy.
+
+An option that cannot matter is refused only when it was set explicitly: a study that turns a knob to no effect should hear of it.
+Reads configurations, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config.config import Config
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with one setting."""
+
+    path: str
+    value: Any
+    message: str
+
+
+Rule = Callable[[Config], Iterator[Problem]]
+
+
+def problems(config: Config) -> list[Problem]:
+    """All problems of a configuration whose single values are valid."""
+    return [problem for rule in RULES for problem in rule(config)]
+
+
+def adapter_slots_needed(config: Config) -> int:
+    """LoRA adapters that may meet in one batch: one per client in flight, and the shared one."""
+    return clients_in_flight(config) + 1
+
+
+def clients_in_flight(config: Config) -> int:
+    """Clients that may train at the same time: enough to keep every engine and every learner group busy while another waits."""
+    if config.federation.mode != "federated":
+        return 1
+    return min(config.federation.clients_per_round, 2 * (config.rollout.engines + config.learner.groups))
+
+
+def value_of(config: Config, path: str) -> Any:
+    """The value of a dotted setting."""
+    value: Any = config
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def is_set(config: Config, path: str) -> bool:
+    """Whether a setting was given explicitly."""
+    section: Any = config
+    for part in path.split("."):
+        if part not in section.model_fields_set:
+            return False
+        section = getattr(section, part)
+    return True
+
+
+def _unused(config: Config, because: str, *paths: str) -> Iterator[Problem]:
+    for path in paths:
+        if is_set(config, path):
+            yield Problem(path, value_of(config, path), f"cannot matter {because}; leave it out")
+
+
+def _clients(config: Config) -> Iterator[Problem]:
+    federation = config.federation
+    if federation.clients_per_round > federation.clients:
+        yield Problem(
+            "federation.clients_per_round",
+            federation.clients_per_round,
+            f"more than federation.clients = {federation.clients}; allowed: 1 to {federation.clients}",
+        )
+    if federation.mode == "local" and federation.local_client >= federation.clients:
+        yield Problem(
+            "federation.local_client", federation.local_client, f"allowed: 0 to {federation.clients - 1} (federation.clients - 1)"
+        )
+    if federation.mode != "local":
+        yield from _unused(
+            config, f"with federation.mode = {federation.mode} (it chooses the client of mode local)", "federation.local_client"
+        )
+    if federation.mode != "federated":
+        yield from _unused(
+            config,
+            f"with federation.mode = {federation.mode}: one client trains and nothing is averaged",
+            "federation.quorum",
+            "aggregation.weighting",
+            "evaluation.clients",
+        )
+        if config.learner.optimizer_state == "average":
+            yield Problem(
+                "learner.optimizer_state",
+                "average",
+                f"there is nothing to average with federation.mode = {federation.mode}; use keep or reset",
+            )
+
+
+def _tasks(config: Config) -> Iterator[Problem]:
+    federation, algorithm = config.federation, config.algorithm
+    owned = federation.tasks_per_client * (federation.clients if federation.mode == "centralized" else 1)
+    if algorithm.tasks_per_epoch > owned:
+        yield Problem(
+            "algorithm.tasks_per_epoch",
+            algorithm.tasks_per_epoch,
+            f"a batch takes distinct tasks, but a client owns {owned}; allowed: 1 to {owned}, or raise federation.tasks_per_client",
+        )
+
+
+def _adapter(config: Config) -> Iterator[Problem]:
+    rule = config.aggregation.rule
+    if config.model.adapter == "full":
+        yield from _unused(
+            config, "with model.adapter = full", "model.lora.rank", "model.lora.alpha", "model.lora.targets", "rollout.adapter_slots"
+        )
+        if rule not in (None, "full"):
+            yield Problem("aggregation.rule", rule, "averages LoRA factors, but model.adapter = full; use full, or model.adapter = lora")
+        return
+    if rule == "full":
+        yield Problem(
+            "aggregation.rule",
+            rule,
+            "averages whole weights, but model.adapter = lora; use product, factors, frozen_a or merge, or model.adapter = full",
+        )
+    if config.learner.zero_stage == 3:
+        yield Problem(
+            "learner.zero_stage",
+            3,
+            "partitions weights that LoRA does not train, and adapters come out empty; allowed with model.adapter = lora: 0, 1, 2",
+        )
+    slots, needed = config.rollout.adapter_slots, adapter_slots_needed(config)
+    if slots is not None and slots < needed:
+        yield Problem(
+            "rollout.adapter_slots",
+            slots,
+            f"the plan needs {needed} ({clients_in_flight(config)} clients in flight and the shared adapter); "
+            f"allowed: {needed} or more, or leave it out",
+        )
+    if config.model.lora.targets != "all-linear" and not config.model.lora.targets:
+        yield Problem("model.lora.targets", [], "no module would be trained; name some, or use all-linear")
+
+
+def _algorithm(config: Config) -> Iterator[Problem]:
+    if config.algorithm.kl_coef == 0:
+        yield from _unused(config, "with algorithm.kl_coef = 0", "algorithm.kl_estimator", "algorithm.kl_anchor")
+    if not config.algorithm.normalize_std:
+        yield from _unused(config, "with algorithm.normalize_std = false", "algorithm.std_floor")
+
+
+def _learner(config: Config) -> Iterator[Problem]:
+    learner = config.learner
+    if learner.mini_batch < learner.workers:
+        yield Problem(
+            "learner.mini_batch",
+            learner.mini_batch,
+            f"every one of learner.workers = {learner.workers} needs a row; allowed: {learner.workers} or more",
+        )
+
+
+def _world(config: Config) -> Iterator[Problem]:
+    world = config.world
+    if world.data is not None:
+        yield from _unused(config, "with world.data, which brings its own catalogue", "world.products", "world.data_seed")
+    if world.name != "webshop":
+        yield from _unused(
+            config,
+            f"with world.name = {world.name}",
+            "world.profile",
+            "world.human_goals",
+            "world.results_per_page",
+            "world.products",
+        )
+
+
+def _evaluation(config: Config) -> Iterator[Problem]:
+    heldout, tasks = config.world.heldout, config.evaluation.tasks
+    if heldout is not None and tasks > heldout:
+        yield Problem("evaluation.tasks", tasks, f"world.heldout = {heldout} tasks are held out; allowed: 1 to {heldout}")
+
+
+def _rollout(config: Config) -> Iterator[Problem]:
+    rollout, gpus = config.rollout, config.resources.engine_gpus
+    if not rollout.self_test:
+        yield from _unused(config, "with rollout.self_test = false", "rollout.self_test_tolerance")
+    if rollout.backend == "transformers":
+        yield from _unused(
+            config,
+            "with rollout.backend = transformers",
+            "rollout.kv_cache_gb",
+            "rollout.gpu_memory_utilization",
+            "rollout.tensor_parallel",
+            "rollout.max_batched_tokens",
+        )
+    elif gpus > 0:
+        yield from _unused(config, f"with resources.engine_gpus = {gpus:g}: GPU engines size their own cache", "rollout.kv_cache_gb")
+        if rollout.tensor_parallel > gpus:
+            yield Problem(
+                "rollout.tensor_parallel", rollout.tensor_parallel, f"needs as many GPUs per engine, but resources.engine_gpus = {gpus:g}"
+            )
+    else:
+        yield from _unused(
+            config, "with resources.engine_gpus = 0: engines run on CPUs", "rollout.gpu_memory_utilization", "rollout.tensor_parallel"
+        )
+    context = rollout.max_context
+    if context is not None:
+        if context <= rollout.max_new_tokens:
+            yield Problem(
+                "rollout.max_context",
+                context,
+                f"leaves no room for a prompt beside rollout.max_new_tokens = {rollout.max_new_tokens}; raise it",
+            )
+
+
+def _places(config: Config) -> Iterator[Problem]:
+    if not config.tracking.mlflow:
+        yield from _unused(config, "with tracking.mlflow = false", "tracking.uri", "tracking.experiment", "tracking.clients")
+    if config.resources.address is not None:
+        yield from _unused(
+            config, "with resources.address: a cluster that exists has its own", "resources.cpus", "resources.object_store_gb"
+        )
+
+
+RULES: tuple[Rule, ...] = (_clients, _tasks, _adapter, _algorithm, _learner, _world, _evaluation, _rollout, _places)

@@ -1,0 +1,56 @@
+"""The embedded model: a tiny decoder that this project trains itself, so that everything runs without a download.
+
+``embedded_path`` is the folder of the shipped weights; the other modules build it: ``tokenizer``, ``shopper`` (scripted expert), ``visit``
+and ``demos`` (demonstrations on the WebShop engine), ``warmstart`` (supervised training), ``gates`` (what a build must show), ``build``.
+Importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DataError
+
+MANIFEST = "manifest.json"
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+def embedded_path() -> Path:
+    """The folder of the shipped model, after checking every file against the manifest. Raises ``DataError`` for a damaged one."""
+    read_manifest(WEIGHTS)
+    return WEIGHTS
+
+
+def model_key() -> str:
+    """Sixteen hex digits that name the contents of the shipped model."""
+    return str(read_manifest(WEIGHTS)["key"])
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a built model folder says of itself. Raises ``DataError`` when it is missing, or a file differs from what was built."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = dict(manifest["files"])
+        key = manifest["key"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"the embedded model folder {folder} has no readable {MANIFEST} ({type(error).__name__}); build it with `fedagent model build`"
+        ) from error
+    for name, expected in files.items():
+        found = hashlib.sha256((folder / name).read_bytes()).hexdigest() if (folder / name).is_file() else "missing"
+        if found != expected:
+            raise DataError(
+                f"the embedded model folder {folder} is damaged: {name} has SHA-256 {found[:12]}, the manifest says {expected[:12]}; "
+                "restore it or build it with `fedagent model build`"
+            )
+    if key != files_key(files):
+        raise DataError(f"the embedded model folder {folder} has a manifest whose key {key} does not fit its files")
+    return manifest
+
+
+def files_key(files: dict[str, str]) -> str:
+    """Sixteen hex digits that depend on names and SHA-256 of a folder's files."""
+    return hashlib.sha256(json.dumps(sorted(files.items())).encode("utf-8")).hexdigest()[:16]

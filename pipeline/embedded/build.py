@@ -1,0 +1,194 @@
+"""Building the embedded model: catalogues, demonstrations, tokenizer, warm start, gates, folder. Seeded; a few minutes on one core.
+
+Owns the order of the steps and the folder's contents. ``python -m pipeline.embedded.build OUT`` does the same from the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from envs.base import Task, World, make_world
+from envs.webshop import generate
+from pipeline.embedded import MANIFEST, files_key, gates, warmstart
+from pipeline.embedded.demos import Amounts, Shop, Turn, record, write_lookalike
+from pipeline.embedded.gates import Gates, Measured, Sampler
+from pipeline.embedded.shopper import Skill
+from pipeline.embedded.tokenizer import train_tokenizer
+from pipeline.embedded.warmstart import Recipe, Row
+
+PRODUCTS = 400
+CATALOGUE_SEED = 0
+"""The embedded catalogue: ``world.products`` and ``world.data_seed`` by default."""
+
+WORLD_OPTIONS: dict[str, Any] = {"results_per_page": 4, "max_steps": 8, "heldout": 400}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what is built. ``sisters`` and ``lookalikes`` are catalogue seeds used for demonstrations only."""
+
+    seed: int = 0
+    amounts: Amounts = field(default_factory=Amounts)
+    skill: Skill = field(default_factory=Skill)
+    recipe: Recipe = field(default_factory=Recipe)
+    gates: Gates = field(default_factory=Gates)
+    sisters: tuple[int, ...] = (1001, 1002, 1003, 1004, 1005)
+    lookalikes: tuple[int, ...] = (1006, 1007, 1008)
+    gate_tasks: int = 300
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a step, how much of it is done, and how much there is."""
+
+
+def build(out_dir: Path | str, plan: Plan | None = None, progress: Progress | None = None) -> Measured:
+    """Build the model into ``out_dir`` (replaced when it exists) and return what the gates measured.
+
+    The same plan gives the same folder on the same machine and library versions. Raises ``GateError`` when a gate is missed; then
+    nothing is written.
+    """
+    plan = plan or Plan()
+    say = progress or (lambda step, done, total: None)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="fedagent-build-") as scratch:
+        world, shops = _shops(plan, Path(scratch), say)
+        turns = _demonstrations(shops, plan, say)
+        tokenizer = train_tokenizer(text for turn in turns[:: max(1, len(turns) // 30_000)] for text in (turn.prompt, turn.response))
+        rows = _encode(tokenizer, turns, say)
+        model = warmstart.new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, plan.seed)
+        loss = warmstart.train(model, rows, plan.recipe, plan.seed, lambda done, total, _: say("warm start", done, total))
+        say("gates", 0, 1)
+        measured = gates.measure(Sampler(model, tokenizer, plan.seed), world, world.tasks("heldout")[: plan.gate_tasks])
+        say("gates", 1, 1)
+        gates.check(measured, plan.gates)
+        _write(Path(out_dir), model, tokenizer, plan, measured, loss, len(rows))
+    return measured
+
+
+def embedded_world(folder: Path | None = None) -> World:
+    """The world of the embedded model: the generated catalogue with four results per page and eight turns."""
+    data = folder or generate.ensure_generated(None, PRODUCTS, CATALOGUE_SEED)
+    return make_world("webshop", data=data, **WORLD_OPTIONS)
+
+
+def _shops(plan: Plan, scratch: Path, say: Progress) -> tuple[World, list[Shop]]:
+    """The embedded world, and the shops to record in: its train tasks, sister catalogues, catalogues with lookalikes."""
+    total = 1 + len(plan.sisters) + len(plan.lookalikes)
+    world = embedded_world(generate.write(scratch / "embedded", PRODUCTS, CATALOGUE_SEED))
+    shops = [Shop(world, world.tasks("train"))]
+    say("catalogues", 1, total)
+    for seed in (*plan.sisters, *plan.lookalikes):
+        fake = seed in plan.lookalikes
+        folder = (write_lookalike if fake else generate.write)(scratch / f"catalogue-{seed}", PRODUCTS, seed)
+        sister = embedded_world(folder)
+        tasks: Sequence[Task] = [*sister.tasks("train"), *sister.tasks("heldout")]
+        shops.append(Shop(sister, tasks, lookalike=fake))
+        say("catalogues", len(shops), total)
+    return world, shops
+
+
+def _demonstrations(shops: Sequence[Shop], plan: Plan, say: Progress) -> list[Turn]:
+    total = plan.amounts.episodes + plan.amounts.results + plan.amounts.leaving
+    done = 0
+
+    def count(new: int) -> None:
+        nonlocal done
+        done += new
+        say("demonstrations", done, total)
+
+    turns = record(shops, plan.amounts, plan.skill, plan.seed, count)
+    random.Random(f"turns-{plan.seed}").shuffle(turns)
+    return turns
+
+
+def _encode(tokenizer: Any, turns: Sequence[Turn], say: Progress) -> list[Row]:
+    rows: list[Row] = []
+    for start in range(0, len(turns), 4096):
+        part = turns[start : start + 4096]
+        prompts = tokenizer([turn.prompt for turn in part], add_special_tokens=False)["input_ids"]
+        responses = tokenizer([turn.response for turn in part], add_special_tokens=False)["input_ids"]
+        rows += [Row(tuple(p), tuple(r)) for p, r in zip(prompts, responses, strict=True)]
+        say("encoding", len(rows), len(turns))
+    return rows
+
+
+def _write(out: Path, model: Any, tokenizer: Any, plan: Plan, measured: Measured, loss: float, rows: int) -> None:
+    """Save aside, describe, and move into place."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        model.generation_config.update(do_sample=True, temperature=1.0, max_new_tokens=gates.MAX_NEW_TOKENS)
+        model.save_pretrained(str(aside))
+        tokenizer.save_pretrained(str(aside))
+        files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(aside.iterdir())}
+        manifest = {
+            "key": files_key(files),
+            "command": f"python -m pipeline.embedded.build OUT --seed {plan.seed}",
+            "catalogue": {
+                "products": PRODUCTS,
+                "seed": CATALOGUE_SEED,
+                "key": generate.catalogue_key(PRODUCTS, CATALOGUE_SEED),
+                **WORLD_OPTIONS,
+            },
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "vocabulary": len(tokenizer),
+            "turns": rows,
+            "final_loss": round(loss, 4),
+            "measured": measured.as_dict(),
+            "plan": asdict(plan),
+            "files": files,
+        }
+        (aside / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        aside.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        aside.rename(out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def rich_progress() -> Iterator[Progress]:
+    """A terminal progress display, one bar per step."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description:>15}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(*columns) as bars:
+        known: dict[str, TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in known:
+                known[step] = bars.add_task(step, total=total)
+            bars.update(known[step], completed=done)
+
+        yield show
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line: build into a folder and print what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.embedded.build", description=build.__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scale", type=float, default=1.0, help="number of demonstrated turns, times this")
+    options = parser.parse_args(arguments)
+    plan = Plan(seed=options.seed, amounts=Amounts().scaled(options.scale))
+    with rich_progress() as progress:
+        measured = build(options.out, plan, progress)
+    print(json.dumps(measured.as_dict(), indent=1))
+
+
+if __name__ == "__main__":
+    main()

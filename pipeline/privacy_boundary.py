@@ -1,0 +1,81 @@
+"""What may leave a client: parameters that the server already has by name, and scalars from a closed list. Nothing else.
+
+Observations, actions, prompts and task texts have no way through: names are compared with the list, values must be plain finite
+numbers, and tensors must be float32 arrays under names of the global state. Knows nothing of transport.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeline.errors import AggregationError
+
+if TYPE_CHECKING:
+    from pipeline.episodes import ClientUpdate
+
+ROLLOUT_METRICS = frozenset({"success", "score", "turns", "invalid", "ret", "failed", "retries", "episodes", "tokens", "truncated"})
+TRAINING_METRICS = frozenset(
+    {
+        "loss", "pg_loss", "kl", "entropy", "clip_fraction", "grad_norm", "logprob_gap", "zero_variance", "padding_waste",
+        "ratio_max", "advantage_std", "prox", "rows", "steps", "epochs",
+    }
+)  # fmt: skip
+COST_METRICS = frozenset({"rollout_seconds", "train_seconds", "seconds", "attempts"})
+
+ALLOWED_METRICS: frozenset[str] = ROLLOUT_METRICS | TRAINING_METRICS | COST_METRICS
+"""Names of the scalars that a client may report: means and counts over a whole client-round, never anything about one episode."""
+
+_SHOWN = 40
+
+
+def check_metrics(metrics: Mapping[str, float], who: str = "a client") -> dict[str, float]:
+    """The same scalars as Python floats.
+
+    Raises ``AggregationError`` for a name that is not allow-listed, and for a value that is not a finite number. The message shows
+    names, never values, for a value that does not belong here may be the very text that must not leave.
+    """
+    checked: dict[str, float] = {}
+    for name, value in metrics.items():
+        if name not in ALLOWED_METRICS:
+            raise AggregationError(
+                f"{who}: metric {str(name)[:_SHOWN]!r} is not in privacy_boundary.ALLOWED_METRICS, so it does not leave the client; "
+                "add it there if it is a mean or a count over a whole client-round"
+            )
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise AggregationError(f"{who}: metric {name!r} is a {type(value).__name__}, expected a number")
+        if not math.isfinite(value):
+            raise AggregationError(f"{who}: metric {name!r} is {float(value)}, expected a finite number")
+        checked[name] = float(value)
+    return checked
+
+
+def scrub(metrics: Mapping[str, object]) -> dict[str, float]:
+    """What of ``metrics`` may leave: allow-listed names with finite numbers, the rest dropped silently."""
+    kept: dict[str, float] = {}
+    for name, value in metrics.items():
+        if name in ALLOWED_METRICS and isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value):
+            kept[name] = float(value)
+    return kept
+
+
+def check(update: ClientUpdate, names: Collection[str]) -> None:
+    """Raise ``AggregationError`` unless ``update`` holds float32 tensors under ``names`` of the global state and allowed scalars only."""
+    who = f"client {update.client}, round {update.round}"
+    for key, value in update.delta.items():
+        if key not in names:
+            raise AggregationError(
+                f"{who}: tensor {str(key)[:200]!r} is not a parameter of the global state, so it does not leave the client"
+            )
+        if not isinstance(value, np.ndarray) or value.dtype != np.float32:
+            found = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+            raise AggregationError(f"{who}: tensor {key!r} has type {found}, expected a float32 array")
+    for field in ("n_tasks", "n_episodes", "n_tokens"):
+        count = getattr(update, field)
+        if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 0:
+            raise AggregationError(f"{who}: {field} is {type(count).__name__}, expected a count of 0 or more")
+    check_metrics(update.metrics, who)

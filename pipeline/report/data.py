@@ -1,0 +1,356 @@
+"""What a report says, as plain data: read from a run folder, tolerant of what is missing, explicit about it.
+
+Owns the choice of numbers (which evaluation is the headline, what is summed, what is missing) and knows nothing of HTML.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DataError
+from pipeline.report.chart import Bar, Chart, Point, Series
+from pipeline.runlog import History, Record, read_history
+from pipeline.statistics import Interval, newcombe, wilson
+
+PHASES = ("rollout", "train", "publish", "aggregate", "evaluate", "checkpoint")
+
+SIGNALS = (
+    ("kl", "KL to the anchor", "nats per token"),
+    ("entropy", "Entropy", "nats per token"),
+    ("clip_fraction", "Clipped ratios", "share of tokens"),
+    ("logprob_gap", "Engine and learner log-probability gap", "mean absolute, nats"),
+    ("zero_variance", "Groups with one common return", "share: nothing to learn from them"),
+    ("residual_mean", "Averaging residual", "part of the mean update lost to rank r"),
+    ("grad_norm", "Gradient norm", "before clipping"),
+    ("loss", "Loss", ""),
+    ("update_norm", "Size of the averaged update", ""),
+    ("client_cosine_mean", "Agreement of clients' updates", "mean cosine"),
+    ("score", "Training score", "world's own measure, 0 to 1"),
+    ("turns", "Turns per training episode", ""),
+    ("invalid", "Invalid actions in training", "share of turns"),
+    ("engine_tokens_per_s", "Engine speed", "tokens per second"),
+    ("padding_waste", "Padding", "share of learner tokens"),
+)
+"""Key of the round (or client) record, title, unit."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A success rate with its 95 % interval: ``successes`` of ``n`` tasks after ``round``."""
+
+    round: int
+    successes: int
+    n: int
+    score: float | None = None
+
+    @property
+    def value(self) -> float:
+        """The rate, in [0, 1]."""
+        return self.successes / self.n
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's interval."""
+        return wilson(self.successes, self.n)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """From the first to the last evaluation of a mode. ``last`` equals ``first`` when there is only one."""
+
+    mode: str
+    temperature: float | None
+    first: Rate
+    last: Rate
+
+    @property
+    def interval(self) -> Interval:
+        """Newcombe's interval of the difference; the tasks are the same at both ends, so it errs on the wide side."""
+        return newcombe(self.last.successes, self.last.n, self.first.successes, self.first.n)
+
+
+@dataclass(frozen=True)
+class ClientLine:
+    """A client over the whole run. ``success`` has its training success at each visit."""
+
+    client: str
+    visits: int
+    failures: int
+    retries: int
+    episodes: int
+    tokens: int
+    success: Sequence[float]
+    score: float | None
+    invalid: float | None
+    rollout_seconds: float
+    train_seconds: float
+    own: Rate | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A client that did not report in a round."""
+
+    round: int
+    client: str
+    attempts: int | None
+    error: str
+    traceback: str | None
+    """The file with the traceback, relative to the run folder."""
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All that the page shows."""
+
+    folder: Path
+    name: str
+    history: History
+    config: Mapping[str, Any]
+    sampled: Gain | None
+    greedy: Gain | None
+    other_worlds: Sequence[tuple[str, Rate]]
+    missing: Sequence[str]
+    rounds_done: int
+    rounds_planned: int | None
+    success: Chart | None
+    signals: Sequence[tuple[Chart, str]]
+    columns: Sequence[Bar]
+    phases: Sequence[str]
+    clients: Sequence[ClientLine]
+    failures: Sequence[Failure]
+    totals: Mapping[str, float | None] = field(default_factory=dict)
+
+
+def read_report(folder: Path) -> ReportData:
+    """Read a run folder. Raises ``DataError`` when it has no records yet, saying what to do."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; give the run folder that the run printed at its start")
+    history = read_history(folder)
+    if not (history.starts or history.rounds or history.evaluations):
+        raise DataError(f"{folder}/metrics.jsonl has no records: the run has not got to its first one; try again once it has")
+    config = history.start.get("config") or _resolved(folder)
+    planned = _number((config.get("federation") or {}).get("rounds"))
+    rounds_done = max((int(r["round"]) for r in history.rounds), default=0)
+    sampled, greedy = _gain(history, "sampled"), _gain(history, "greedy")
+    columns, phases = _columns(history.rounds)
+    return ReportData(
+        folder=folder,
+        name=str(history.start.get("name") or folder.name),
+        history=history,
+        config=config,
+        sampled=sampled,
+        greedy=greedy,
+        other_worlds=_other_worlds(history),
+        missing=_missing(history, sampled, rounds_done, planned),
+        rounds_done=rounds_done,
+        rounds_planned=int(planned) if planned is not None else None,
+        success=_success_chart(history),
+        signals=_signals(history),
+        columns=columns,
+        phases=phases,
+        clients=_client_lines(history),
+        failures=_failures(history, folder),
+        totals=_totals(history),
+    )
+
+
+def _resolved(folder: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads((folder / "config.resolved.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _shared(history: History, mode: str) -> list[Record]:
+    """Evaluations of the shared agent in the unperturbed world."""
+    return [
+        e
+        for e in history.evaluations
+        if not e.get("client") and (e.get("world") or "default") == "default" and (e.get("mode") or "sampled") == mode and _rate(e)
+    ]
+
+
+def _rate(record: Mapping[str, Any]) -> Rate | None:
+    n, success = _number(record.get("n")), _number(record.get("success"))
+    if not n or n < 1 or success is None:
+        return None
+    return Rate(int(record["round"]), min(int(success * n + 0.5), int(n)), int(n), _number(record.get("score")))
+
+
+def _gain(history: History, mode: str) -> Gain | None:
+    found = _shared(history, mode)
+    rates = [rate for e in found if (rate := _rate(e))]
+    if not rates:
+        return None
+    return Gain(mode, _number(found[-1].get("temperature")), rates[0], rates[-1])
+
+
+def _other_worlds(history: History) -> list[tuple[str, Rate]]:
+    """The last sampled evaluation of the shared agent in each world but the default one."""
+    last: dict[str, Rate] = {}
+    for e in history.evaluations:
+        world = str(e.get("world") or "default")
+        rate = _rate(e)
+        if world != "default" and not e.get("client") and e.get("mode") != "greedy" and rate:
+            last[world] = rate
+    return sorted(last.items())
+
+
+def _missing(history: History, sampled: Gain | None, rounds_done: int, planned: float | None) -> list[str]:
+    missing = []
+    end = history.end
+    if not history.starts:
+        missing.append("The log has no start record: configuration, versions and command are unknown.")
+    if end is None:
+        last = f"; its last record is from {_when(history.last_time)}" if history.last_time else ""
+        missing.append(f"The run has not finished: it is running, or it was killed{last}.")
+    elif end.get("status") != "finished":
+        missing.append(f"The run ended as {end.get('status') or 'unknown'}.")
+    if planned is not None and rounds_done < planned:
+        missing.append(f"{rounds_done} of {planned:g} rounds are done.")
+    if sampled is None:
+        missing.append("There is no held-out evaluation yet.")
+    else:
+        if sampled.first.round != 0:
+            missing.append(f"There is no evaluation before training: the start is taken after round {sampled.first.round}.")
+        if sampled.last.round < rounds_done:
+            missing.append(f"The newest held-out evaluation is after round {sampled.last.round}, not after round {rounds_done}.")
+    if history.torn:
+        missing.append("The last line of metrics.jsonl is incomplete and was left out.")
+    return missing
+
+
+def _success_chart(history: History) -> Chart | None:
+    series = []
+    for mode, color, style in (("sampled", 0, "band"), ("greedy", 1, "bars")):
+        points = []
+        for e in _shared(history, mode):
+            rate = _rate(e)
+            if rate:
+                points.append(Point(rate.round, rate.value, *rate.interval, note=f"{rate.successes} of {rate.n} tasks"))
+        if points:
+            label = f"held-out, {mode}"
+            series.append(Series(mode, label, points, color, "band" if style == "band" else "bars", dashed=mode == "greedy"))
+    training = [
+        Point(r["round"], y, note=f"{r.get('episodes', '?')} episodes")
+        for r in history.rounds
+        if (y := _number(r.get("success"))) is not None
+    ]
+    if training:
+        series.append(Series("training", "training episodes", training, 2))
+    return Chart("success", "Success over rounds", series, percent=True) if series else None
+
+
+def _signals(history: History) -> list[tuple[Chart, str]]:
+    """A chart per signal that was recorded, with its unit: the round's own value, else the mean of its clients'."""
+    charts = []
+    for key, title, unit in SIGNALS:
+        points = []
+        for r in history.rounds:
+            value = _number(r.get(key))
+            if value is None:
+                value = _client_mean(history.clients, int(r["round"]), key)
+            if value is not None:
+                points.append(Point(r["round"], value))
+        if points:
+            charts.append((Chart(f"signal-{key}", title, [Series(key, title, points, 0)], x_label=""), unit))
+    return charts
+
+
+def _client_mean(clients: Sequence[Record], round: int, key: str) -> float | None:
+    pairs = [(v, _number(c.get("episodes")) or 1.0) for c in clients if c["round"] == round and (v := _number(c.get(key))) is not None]
+    weight = sum(w for _, w in pairs)
+    return sum(v * w for v, w in pairs) / weight if weight else None
+
+
+def _columns(rounds: Sequence[Record]) -> tuple[list[Bar], list[str]]:
+    """Seconds per round and phase, for the phases that took any time."""
+    recorded = {p for r in rounds for p, v in (r.get("phases") or {}).items() if _number(v)}
+    phases = [p for p in PHASES if p in recorded] + sorted(recorded - set(PHASES))
+    bars = [
+        Bar(str(r["round"]), [_number((r.get("phases") or {}).get(p)) or 0.0 for p in phases]) for r in rounds if phases and r.get("phases")
+    ]
+    return bars, phases
+
+
+def _client_lines(history: History) -> list[ClientLine]:
+    failures: dict[str, int] = {}
+    for r in history.rounds:
+        for failed in r.get("failed") or []:
+            failures[str(failed.get("client"))] = failures.get(str(failed.get("client")), 0) + 1
+    visits: dict[str, list[Record]] = {}
+    for c in history.clients:
+        visits.setdefault(str(c.get("client")), []).append(c)
+    own = {str(e["client"]): rate for e in history.evaluations if e.get("client") and (rate := _rate(e))}
+    lines = []
+    for client in sorted({*visits, *failures, *own}):
+        seen = visits.get(client, [])
+
+        def total(key: str, seen: Sequence[Record] = seen) -> float:
+            return sum(_number(c.get(key)) or 0.0 for c in seen)
+
+        lines.append(
+            ClientLine(
+                client=client,
+                visits=len(seen),
+                failures=failures.get(client, 0),
+                retries=int(sum(max((_number(c.get("attempts")) or 1) - 1, 0) for c in seen)),
+                episodes=int(total("episodes")),
+                tokens=int(total("tokens")),
+                success=[v for c in seen if (v := _number(c.get("success"))) is not None],
+                score=_number(seen[-1].get("score")) if seen else None,
+                invalid=_number(seen[-1].get("invalid")) if seen else None,
+                rollout_seconds=total("rollout_seconds"),
+                train_seconds=total("train_seconds"),
+                own=own.get(client),
+            )
+        )
+    return lines
+
+
+def _failures(history: History, folder: Path) -> list[Failure]:
+    found = []
+    for r in history.rounds:
+        for f in r.get("failed") or []:
+            client, attempts = str(f.get("client")), _number(f.get("attempts"))
+            path = f"failures/round-{r['round']:04d}-{client}.txt"
+            kept = path if (folder / path).is_file() else None
+            first = (str(f.get("error") or "").strip() or "no message").splitlines()[0]
+            found.append(Failure(int(r["round"]), client, int(attempts) if attempts is not None else None, first, kept))
+    return found
+
+
+def _totals(history: History) -> dict[str, float | None]:
+    """Sums over rounds; None for what no round recorded. ``seconds`` is the run's own where it ended, else the rounds'."""
+
+    def total(key: str) -> float | None:
+        values = [v for r in history.rounds if (v := _number(r.get(key))) is not None]
+        return sum(values) if values else None
+
+    totals = {key: total(key) for key in ("episodes", "tokens", "bytes_up", "bytes_down", "seconds")}
+    totals["round_seconds"] = totals["seconds"]
+    ended = _number((history.end or {}).get("seconds"))
+    # A resumed process knows its own seconds alone.
+    if ended is not None and len(history.starts) == 1:
+        totals["seconds"] = ended
+    totals["heldout_episodes"] = sum(rate.n for e in history.evaluations if (rate := _rate(e))) or None
+    return totals
+
+
+def _when(time: str) -> str:
+    """An ISO time as people write it; what is no time stays as it is."""
+    try:
+        return f"{datetime.datetime.fromisoformat(time).astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return time
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,54 @@
+"""``python -m pipeline.run``: read the configuration, refuse what cannot work, then plan or train.
+
+Owns the command line of a run. Everything expensive is imported after the configuration has been accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.cli import guarded
+from pipeline.config.load import config_help, load_config, load_resolved
+from pipeline.errors import CheckpointError, ConfigError
+
+USAGE = """python -m pipeline.run [--config FILE] [--section.key VALUE ...] [--dry-run]
+       python -m pipeline.run --resume RUN_FOLDER [--federation.rounds N] [--resources.* ...]"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, or print the plan; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="pipeline.run", usage=USAGE, add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("-h", "--help", action="store_true")
+    options, overrides = parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    if options.help:
+        print(f"usage: {USAGE}\n\nSettings (section.key, default, allowed, meaning):\n\n{config_help()}")
+        return 0
+    return guarded(lambda: run(options.config, options.resume, options.dry_run, overrides))
+
+
+def run(config_file: Path | None, resume: Path | None, dry_run: bool, overrides: Sequence[str]) -> int:
+    """The run behind the command line. Raises ``FedAgentError``."""
+    if resume is not None:
+        if config_file is not None:
+            raise ConfigError("--resume takes the configuration of the run folder; leave --config out")
+        if not (resume / "config.resolved.json").is_file():
+            raise CheckpointError(f"{resume}: not a run folder (no config.resolved.json in it)")
+        config = load_resolved(resume / "config.resolved.json", overrides)
+    else:
+        config = load_config(config_file, overrides)
+
+    from pipeline.job import plan_job, train_job
+
+    if dry_run:
+        return plan_job(config)
+    return train_job(config, resume)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""``fedagent eval``: measure a checkpoint on held-out tasks, in its own world or another, without training anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.checkpoint import Checkpoint, latest, load
+from pipeline.config import Config
+from pipeline.config.load import load_resolved
+from pipeline.episodes import Sampling
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.evaluation import Measurement, evaluate
+
+
+def find_checkpoint(path: Path) -> tuple[Path, Checkpoint]:
+    """The run folder and the checkpoint of a run folder (its last whole round) or of one of its ``rounds/NNNN``."""
+    run = path if (path / "config.resolved.json").is_file() else path.parent.parent
+    if not (run / "config.resolved.json").is_file():
+        raise CheckpointError(f"{path}: neither a run folder nor one of its rounds (no config.resolved.json)")
+    found = latest(path) if run == path else load(path)
+    if found is None:
+        raise CheckpointError(f"{path}: no whole round in it yet")
+    return run, found
+
+
+def evaluation_config(run: Path, world: str | None, data: Path | None, tasks: int | None) -> Config:
+    """The run's configuration, pointed at another world or data folder where asked."""
+    overrides = [f"--evaluation.tasks={tasks}"] if tasks is not None else []
+    config = load_resolved(run / "config.resolved.json", [*overrides, "--tracking.mlflow=false"])
+    changes: dict[str, object] = {}
+    if world is not None and world != config.world.name:
+        changes = {"name": world, "data": None}
+    if data is not None:
+        changes["data"] = data
+    if changes:
+        changes |= {"results_per_page": None, "max_steps": None, "heldout": None}
+    return config.model_copy(update={"world": config.world.model_copy(update=changes)})
+
+
+def evaluate_checkpoint(
+    checkpoint: Path, *, world: str | None, data: Path | None, tasks: int | None, temperatures: Sequence[float], as_json: bool
+) -> int:
+    """Print success with Wilson 95 % intervals at every temperature; returns the exit code."""
+    for temperature in temperatures:
+        if not 0 <= temperature <= 5:
+            raise ConfigError(f"--temperature {temperature:g}: allowed 0 (greedy) to 5")
+    run, found = find_checkpoint(checkpoint)
+    config = evaluation_config(run, world, data, tasks)
+
+    from actors.placement import connect
+    from pipeline.cluster import Cluster
+    from pipeline.job import prepare
+
+    prepared = prepare(config)
+    with connect(prepared.config):
+        cluster = Cluster(prepared, run)
+        try:
+            measured = asyncio.run(_measure(cluster, found, prepared.config, prepared.world.tasks("heldout"), temperatures))
+        finally:
+            cluster.close()
+    show(measured, as_json)
+    return 0
+
+
+async def _measure(
+    cluster: object, found: Checkpoint, config: Config, heldout: Sequence[object], temperatures: Sequence[float]
+) -> list[Measurement]:
+    from pipeline.cluster import Cluster
+
+    assert isinstance(cluster, Cluster)
+    await cluster.ready()
+    start = cluster.restore(found)
+    await cluster.rollouts.publish(start.name, start.state)
+    tasks = heldout[: config.evaluation.tasks]
+    return [
+        await evaluate(cluster.rollouts, start.name, start.round, tasks, Sampling(t, 1.0, config.rollout.max_new_tokens), config.run.seed)  # type: ignore[arg-type]
+        for t in temperatures
+    ]
+
+
+def show(measured: Sequence[Measurement], as_json: bool) -> None:
+    """A table, or one JSON object per line."""
+    if as_json:
+        for m in measured:
+            print(json.dumps(m.record()))
+        return
+    table = Table(title=f"{measured[0].version}, {measured[0].n} held-out tasks", title_justify="left")
+    for column in ("sampling", "success", "95 % interval", "score", "turns", "invalid"):
+        table.add_column(column, justify="left" if column == "sampling" else "right")
+    for m in measured:
+        name = "greedy" if m.temperature == 0 else f"T = {m.temperature:g}"
+        interval = f"{100 * m.success_low:.1f} - {100 * m.success_high:.1f}"
+        table.add_row(name, f"{100 * m.success:.1f} %", interval, f"{m.score:.3f}", f"{m.turns:.2f}", f"{100 * m.invalid:.1f} %")
+    Console().print(table)
