@@ -73,9 +73,9 @@ class LearnerActor:
         scores: list[list[float]] = self._worker.score(state, prompts, responses)
         return scores
 
-    def difference(self, before: State, after: State) -> dict[str, FloatArray]:
-        """``after - before``, float32: all that leaves a client of its parameters."""
-        return {name: value - before[name] for name, value in after.items()}
+    def difference(self, before: State, after: State) -> tuple[dict[str, FloatArray], None]:
+        """``after - before``, float32: all that leaves a client of its parameters. The second value only says that it is done."""
+        return {name: value - before[name] for name, value in after.items()}, None
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,9 @@ class LearnerGroup:
     async def difference(self, before: Any, after: Any) -> Any:
         """A reference to ``after - before``, worked out by rank 0 so that the values need not travel."""
         await self._ensure()
-        return self._actors[0].difference.remote(before, after)
+        delta, done = self._actors[0].difference.options(num_returns=2).remote(before, after)
+        await self._all([done], "taking a difference")
+        return delta
 
     def _create(self) -> None:
         options: dict[str, Any] = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_restarts": 0}
@@ -205,7 +207,9 @@ class LearnerGroup:
             done, pending = await asyncio.wait(tasks, timeout=self._timeout_s, return_when=asyncio.FIRST_EXCEPTION)
             failed = [error for task in done if (error := task.exception()) is not None]
             if failed:
-                raise self._error(failed[0], f"at {who}") from failed[0]
+                # Workers whose peer failed complain of lost connections: the peer's own error says more.
+                error = min(failed, key=lambda e: (not isinstance(e, FedAgentError), not isinstance(e, RayActorError)))
+                raise self._error(error, f"at {who}") from error
             if pending:
                 raise LearnerError(
                     f"learner group {self.index}: waited {self._timeout_s:g} s for {len(pending)} of {len(refs)} workers at {who}"
@@ -218,12 +222,11 @@ class LearnerGroup:
                 task.cancel()
 
     def _error(self, error: BaseException, where: str) -> BaseException:
-        if isinstance(error, FedAgentError):
-            return error
         if isinstance(error, RayActorError):
             return LearnerError(f"learner group {self.index}: a worker died {where}: {str(error).strip().splitlines()[0]}")
-        cause = getattr(error, "cause", None) if isinstance(error, RayTaskError) else None
-        shown = cause or error
+        shown = (getattr(error, "cause", None) if isinstance(error, RayTaskError) else None) or error
+        if isinstance(shown, FedAgentError):
+            return shown
         return LearnerError(f"learner group {self.index} failed {where}: {type(shown).__name__}: {shown}")
 
 

@@ -122,8 +122,8 @@ def _data_webshop(args: argparse.Namespace) -> int:
         from envs.webshop.check import check_folder
 
         report = check_folder(args.check)
-        print(report)
-        return 0
+        print("\n".join(report.lines()))
+        return 0 if report.ok else DataError.exit_code
     if args.out is None:
         raise ConfigError("--generate needs --out DIR")
     from envs.webshop.generate import write

@@ -20,7 +20,7 @@ from pipeline.config import LoraConfig, WorldConfig
 from pipeline.errors import FedAgentError
 from pipeline.worlds import DATA_VARIABLES, data_folder
 
-PACKAGES = ("ray", "torch", "transformers", "peft", "deepspeed", "mlflow", "pydantic", "gymnasium", "rapidfuzz", "nltk")
+PACKAGES = ("ray", "torch", "transformers", "peft", "deepspeed", "mlflow", "pydantic", "gymnasium", "rapidfuzz")
 PROBE_TIMEOUT_S = 300
 AGREEMENT_TOLERANCE = 2e-3
 
@@ -123,7 +123,7 @@ def data_folders() -> list[Finding]:
             if world == "webshop":
                 from envs.webshop.check import check_folder
 
-                check_folder(folder)
+                check_folder(folder).raise_first()
             found.append(Finding(variable, "ok", str(folder)))
         except (FedAgentError, ValueError) as error:
             found.append(Finding(variable, "problem", str(error), f"fix the folder or unset {variable}"))

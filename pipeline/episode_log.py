@@ -53,7 +53,7 @@ def append_episodes(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         for record in records:
-            line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+            line = (json.dumps(record) + "\n").encode()
             written = os.write(descriptor, line)
             if written != len(line):
                 raise DataError(f"{path}: wrote {written} of {len(line)} bytes of an episode; the disk is probably full")

@@ -11,12 +11,12 @@ import importlib.metadata
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.base import World
-from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest
+from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest, latest_folder
 from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
@@ -27,6 +27,7 @@ from pipeline.recorder import RunRecorder
 from pipeline.run_folder import RunFolder, new_run_folder
 from pipeline.runlog import RunLog
 from pipeline.schedule import Schedule
+from pipeline.tracking import Tracker
 from pipeline.worlds import build_world, overlap_report, resolve_world, world_key, world_spec
 
 if TYPE_CHECKING:
@@ -94,44 +95,51 @@ def train_job(config: Config, resume: Path | None = None) -> int:
             "config": config.plain(),
             "plan": prepared.plan.plain(),
             "versions": versions(),
-            "command": " ".join(sys.argv),
+            "command": ["python", "-m", "pipeline.run", *sys.argv[1:]],
             "resumed_from": first if resume is not None else None,
         }
         log.write(start_record)
         totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
-        began = time.monotonic()
+        closing = Closing(folder, log)
         with Progress(totals) as progress:
-            status = "failed"
             try:
-                run_on_ray(prepared, folder, log, progress, start_record, checkpoint, identity)
-                status = "finished"
+                run_on_ray(prepared, folder, log, progress, start_record, checkpoint, identity, closing)
+                closing.close("finished")
             except (KeyboardInterrupt, asyncio.CancelledError):
-                status = "stopped"
+                closing.close("stopped")
+            except BaseException:
+                closing.close("failed")
+                raise
             finally:
-                end = {"kind": "end", "status": status, "seconds": time.monotonic() - began, "report": str(folder.report.name)}
-                log.write(end)
-                summary = finish(folder, status)
-                progress.close(summary)
-    return 0 if status == "finished" else 130
+                progress.close(closing.words)
+    return 0 if closing.status == "finished" else 130
 
 
-def finish(folder: RunFolder, status: str) -> str:
-    """Write report and episode page; the last words for the terminal. A report that fails must not hide why the run ended."""
-    words = [f"{status}: {folder.path}"]
-    try:
-        from pipeline.report import write_report
+class Closing:
+    """The end of a run: the last record and the report, written once, before the tracker takes the report."""
 
-        words.append(f"report: {write_report(folder.path)}")
-        files = sorted(folder.episodes.glob("*.jsonl"))
-        if files:
-            from pipeline.view import write_view
+    def __init__(self, folder: RunFolder, log: RunLog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folder, self._log, self._clock = folder, log, clock
+        self._began = clock()
+        self.status = ""
+        self.words = ""
 
-            words.append(f"episodes: {write_view(files, folder.path / 'episodes.html')}")
-    except (FedAgentError, OSError, ValueError) as error:
-        words.append(f"no report: {error}")
-    if status != "finished":
-        words.append(f"continue with: python -m pipeline.run --resume {folder.path}")
-    return "\n".join(words)
+    def close(self, status: str) -> None:
+        """Write both; the words for the terminal are in ``words`` then. A report that fails must not hide why the run ended."""
+        if self.status:
+            return
+        self.status = status
+        self._log.write({"kind": "end", "status": status, "seconds": self._clock() - self._began, "report": self._folder.report.name})
+        words = [f"{status}: {self._folder.path}"]
+        try:
+            from pipeline.report import write_report
+
+            words.append(f"report: {write_report(self._folder.path)}")
+        except (FedAgentError, OSError, ValueError) as error:
+            words.append(f"no report: {error}")
+        if status != "finished":
+            words.append(f"continue with: python -m pipeline.run --resume {self._folder.path}")
+        self.words = "\n".join(words)
 
 
 def run_on_ray(
@@ -142,6 +150,7 @@ def run_on_ray(
     start_record: Mapping[str, Any],
     checkpoint: Checkpoint | None,
     identity: Identity,
+    closing: Closing,
 ) -> None:
     """Connect, place the actors, run the rounds, give everything back."""
     from actors.placement import connect
@@ -156,21 +165,29 @@ def run_on_ray(
             cluster.tracker.record(start_record)
             recorder = RunRecorder(config.run, folder, log, cluster.tracker, progress)
             asyncio.run(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
-            status = "finished"
-        except BaseException as error:
-            status = "stopped" if isinstance(error, KeyboardInterrupt | asyncio.CancelledError) else "failed"
+            closing.close("finished")
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            closing.close("stopped")
+        except BaseException:
+            closing.close("failed")
             raise
         finally:
             progress.phase("closing")
-            if status == "finished":
-                finish(folder, status)
-            for path in (folder.config, folder.report):
-                if path.is_file():
-                    cluster.tracker.artifact(path)
-            warning = cluster.tracker.finish(status).warning()
+            hand_over(folder, cluster.tracker)
+            warning = cluster.tracker.finish(closing.status).warning()
             if warning:
                 progress.warn(warning)
             cluster.close()
+
+
+def hand_over(folder: RunFolder, tracker: Tracker) -> None:
+    """Give the tracker what a person looks for first: configuration, report, and the newest whole round."""
+    for path in (folder.config, folder.report):
+        if path.is_file():
+            tracker.artifact(path)
+    newest = latest_folder(folder.path)
+    if newest is not None:
+        tracker.artifact(newest, f"checkpoints/{newest.name}")
 
 
 async def run_rounds(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,12 @@ COST_METRICS = frozenset({"rollout_seconds", "train_seconds", "seconds", "attemp
 ALLOWED_METRICS: frozenset[str] = ROLLOUT_METRICS | TRAINING_METRICS | COST_METRICS
 """Names of the scalars that a client may report: means and counts over a whole client-round, never anything about one episode."""
 
-_SHOWN = 40
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,200}")
+
+
+def _shown(name: object) -> str:
+    """A name for a message, unless it may be text from an episode."""
+    return repr(name) if isinstance(name, str) and _IDENTIFIER.fullmatch(name) else "with a name that is no identifier"
 
 
 def check_metrics(metrics: Mapping[str, float], who: str = "a client") -> dict[str, float]:
@@ -43,7 +49,7 @@ def check_metrics(metrics: Mapping[str, float], who: str = "a client") -> dict[s
     for name, value in metrics.items():
         if name not in ALLOWED_METRICS:
             raise AggregationError(
-                f"{who}: metric {str(name)[:_SHOWN]!r} is not in privacy_boundary.ALLOWED_METRICS, so it does not leave the client; "
+                f"{who}: metric {_shown(name)} is not in privacy_boundary.ALLOWED_METRICS, so it does not leave the client; "
                 "add it there if it is a mean or a count over a whole client-round"
             )
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -69,7 +75,7 @@ def check(update: ClientUpdate, names: Collection[str]) -> None:
     for key, value in update.delta.items():
         if key not in names:
             raise AggregationError(
-                f"{who}: tensor {str(key)[:200]!r} is not a parameter of the global state, so it does not leave the client"
+                f"{who}: tensor {_shown(key)} is not a parameter of the global state, so it does not leave the client"
             )
         if not isinstance(value, np.ndarray) or value.dtype != np.float32:
             found = value.dtype if isinstance(value, np.ndarray) else type(value).__name__

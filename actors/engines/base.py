@@ -6,7 +6,7 @@ Knows nothing of vLLM, transformers, environments or Ray.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -206,6 +206,48 @@ def model_limit(model_path: Path) -> int:
     """Longest sequence that the model's positions allow, in tokens."""
     config = json.loads((model_path / "config.json").read_text())
     return int(config.get("max_position_embeddings", 4096))
+
+
+def checkpoint_shapes(model_path: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes of a model's weights by name, read from the headers of its safetensors files; empty for other formats."""
+    from safetensors import safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in sorted(model_path.glob("*.safetensors")):
+        with safe_open(str(file), framework="numpy") as weights:
+            shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+    return shapes
+
+
+def check_fit(name: str, state: State, shapes: Mapping[str, tuple[int, ...]], lora: LoraConfig | None) -> None:
+    """Raise ``EngineError`` where ``state`` does not fit a checkpoint of ``shapes``.
+
+    Engines are lenient: vLLM pads a factor that is too narrow and ignores modules and weights that it does not know.
+    """
+    if not shapes:
+        return
+    for key, value in state.items():
+        expected = _expected_shape(key, shapes, lora)
+        if expected is None:
+            raise EngineError(
+                f"adapter {name!r}: the model has no weight for {key!r}; the state belongs to another model or adapter setting"
+            )
+        if tuple(value.shape) != expected:
+            raise EngineError(f"adapter {name!r}: {key} has shape {tuple(value.shape)}, the model asks for {expected}")
+    if lora is None:
+        missing = sorted(shapes.keys() - state.keys() - {"lm_head.weight"})
+        if missing:
+            raise EngineError(f"weights {name!r} lack {len(missing)} of the model's tensors, first {missing[0]!r}")
+
+
+def _expected_shape(key: str, shapes: Mapping[str, tuple[int, ...]], lora: LoraConfig | None) -> tuple[int, ...] | None:
+    if lora is None:
+        return shapes.get(key)
+    module, separator, factor = key.removeprefix("base_model.model.").partition(".lora_")
+    weight = shapes.get(f"{module}.weight")
+    if not separator or weight is None:
+        return None
+    return (lora.rank, weight[1]) if factor == "A.weight" else (weight[0], lora.rank)
 
 
 def check_room(engine: Engine, request_id: str, n_prompt: int, n_new: int) -> None:

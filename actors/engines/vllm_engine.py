@@ -16,7 +16,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.engines.base import AdapterNames, EngineSpec, EngineStats, Generation, check_room, model_limit, stop_token_ids
+from actors.engines.base import (
+    AdapterNames,
+    EngineSpec,
+    EngineStats,
+    Generation,
+    check_fit,
+    check_room,
+    checkpoint_shapes,
+    model_limit,
+    stop_token_ids,
+)
 from pipeline.episodes import Sampling, State
 from pipeline.errors import EngineError
 from pipeline.models import write_adapter
@@ -54,6 +64,7 @@ class VllmEngine:
         self._finished: list[Generation] = []
         self._loaded: str | None = None
         self._tied = _is_tied(spec.model_path)
+        self._shapes = checkpoint_shapes(spec.model_path)
         self._on_cpu = bool(current_platform.is_cpu())
         if self._on_cpu:
             import torch
@@ -105,6 +116,7 @@ class VllmEngine:
     def publish(self, name: str, state: State) -> None:
         """LoRA: write the adapter to a node-local folder and load it. Whole weights: keep them until their turn comes."""
         started = time.perf_counter()
+        check_fit(name, state, self._shapes, self._spec.lora)
         if not self._names.publish(name, state):
             return
         if self._spec.lora:

@@ -79,15 +79,22 @@ def _content_hash(path: Path, root: Path) -> str:
 
 @contextlib.contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Let one process at a time through; without file locks everybody passes, and the rename at the end decides."""
-    try:
-        import fcntl
+    """Let one process at a time through; where files cannot be locked everybody passes, and the rename at the end decides."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
 
-        with lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-    except (ImportError, PermissionError):
+            fcntl.flock(stack.enter_context(lock.open("w")), fcntl.LOCK_EX)
         yield
+
+
+def _place(aside: Path, folder: Path) -> None:
+    """Rename a finished catalogue into place, unless another process has put one there meanwhile."""
+    with contextlib.suppress(OSError):
+        aside.replace(folder)
+    if not (folder / "meta.json").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.replace(folder)
 
 
 def _write(path: Path, value: npt.NDArray[Any]) -> None:
@@ -217,8 +224,7 @@ class Catalogue:
                     aside = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=root))
                     try:
                         _build(files, profile, num_products, aside)
-                        with contextlib.suppress(OSError):
-                            aside.replace(folder)
+                        _place(aside, folder)
                     finally:
                         shutil.rmtree(aside, ignore_errors=True)
         return cls(folder)

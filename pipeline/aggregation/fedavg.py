@@ -72,6 +72,7 @@ class Aggregator:
             if value.dtype != np.float32:
                 raise AggregationError(f"{version.version}: {name} is {value.dtype}, the global state is float32")
         self.rule.begin(version.state)
+        self._bytes_down = sum(value.nbytes for value in version.state.values())
         self._version = version
         self._clients = tuple(clients)
         self._waiting = list(clients)[::-1]
@@ -164,15 +165,15 @@ class Aggregator:
         return math.sqrt(squared)
 
     def _check_moments(self, moments: State, who: str) -> None:
+        for name, value in moments.items():
+            if not np.isfinite(value).all():
+                raise AggregationError(f"{who}: optimizer moment {name} is not finite")
         shapes = {name: tuple(np.shape(value)) for name, value in moments.items()}
         if self._moments is None:
             self._moments = StreamingMean(shapes)
         if shapes != self._moments.shapes:
             different = sorted(set(shapes.items()) ^ set(self._moments.shapes.items()))[0]
             raise AggregationError(f"{who}: optimizer moments do not fit those of the other clients: {different[0]} {different[1]}")
-        for name, value in moments.items():
-            if not np.isfinite(value).all():
-                raise AggregationError(f"{who}: optimizer moment {name} is not finite")
 
     def _weight(self, update: ClientUpdate, who: str) -> float:
         if self.weighting == "uniform":
@@ -205,6 +206,8 @@ class Aggregator:
         entropy = float(-(shares * np.log(shares)).sum() / math.log(len(shares))) if len(shares) > 1 else 1.0
         return {
             "n_clients": float(len(weights)),
+            "bytes_up": float(len(weights) * sum(4 * math.prod(shape) for shape in self.rule.sent.values())),
+            "bytes_down": float(len(self._clients) * self._bytes_down),
             "client_norm_mean": float(norms.mean()),
             "client_cosine_mean": min(update_norm / mean_norm, 1.0) if mean_norm > 0 else 0.0,
             "weight_entropy": entropy,

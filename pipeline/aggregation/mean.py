@@ -89,9 +89,10 @@ def squared_norm(array: FloatArray) -> float:
     """Sum of squares, accurate to about 1e-6 of itself; infinite or NaN when ``array`` has an element that is not finite."""
     flat = np.ascontiguousarray(array).reshape(-1)
     total = 0.0
-    for begin in range(0, flat.size, CHUNK):
-        piece = flat[begin : begin + CHUNK]
-        total += float(piece @ piece)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for begin in range(0, flat.size, CHUNK):
+            piece = flat[begin : begin + CHUNK]
+            total += float(piece @ piece)
     if not np.isfinite(total) and bool(np.isfinite(flat).all()):
         wide = flat.astype(np.float64)  # finite elements whose squares overflow float32
         return float(wide @ wide)

@@ -64,7 +64,7 @@ class Bar:
 def line_chart(chart: Chart, width: int, height: int) -> str:
     """``chart`` as SVG of ``width`` by ``height`` user units; one unit is meant to be about one pixel."""
     points = [p for s in chart.series for p in s.points]
-    left, right, top, bottom = 46, 12, 10, 34 if chart.x_label else 20
+    left, right, top, bottom = 46 if chart.percent else 54, 12, 10, 34 if chart.x_label else 20
     x_low, x_high = min(p.x for p in points), max(p.x for p in points)
     if x_low == x_high:
         x_low, x_high = x_low - 0.5, x_high + 0.5
@@ -177,11 +177,11 @@ def axis(values: Sequence[float], wanted: int) -> list[float]:
     low, high = min(values), max(values)
     if 0 < low <= 0.6 * high:
         low = 0.0
-    if low == high:
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
         low, high = min(0.0, 1.5 * low), max(0.0, 1.5 * high) or 1.0
     step = _round_step((high - low) / wanted)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(k * step, 12) for k in range(first, last + 1)]
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:

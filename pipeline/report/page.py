@@ -85,12 +85,13 @@ def _headline(data: ReportData) -> str:
 
 
 def _gain_tile(gain: Gain) -> str:
-    how = "greedy" if gain.mode == "greedy" else "sampled" + (f" at temperature {number(gain.temperature)}" if gain.temperature else "")
+    how = "greedy" if gain.mode == "greedy" else "sampled" + (f" (T = {number(gain.temperature)})" if gain.temperature else "")
     title = f"Held-out success, {how}"
     if gain.first.round == gain.last.round:
+        when = f"after round {gain.first.round}" if gain.first.round else "before training"
         return (
             f'<div class="tile"><h3>{escape(title)}</h3><p class="big">{_percent(gain.first)}</p>'
-            f"<p>after round {gain.first.round}, {_range(gain.first)}, {gain.first.n} tasks</p></div>"
+            f"<p>{when}, {_range(gain.first)}, {gain.first.n} tasks</p></div>"
         )
     low, high = gain.interval
     difference = 100 * (gain.last.value - gain.first.value)
@@ -138,20 +139,8 @@ def _clients(data: ReportData, tables: Tables) -> str:
         return section("clients", "Clients", empty("No client has reported yet."))
     own = any(c.own for c in data.clients)
     tables["clients"] = _client_table(data.clients)
-    head = [
-        "Client",
-        "Visits",
-        "Failed",
-        "Episodes",
-        "Tokens",
-        "First",
-        "Last",
-        "Success per visit",
-        "Score",
-        "Invalid",
-        "Rollout",
-        "Training",
-    ]
+    head = ["Client", "First", "Last", "Success per visit", "Score", "Invalid", "Visits", "Failed", "Episodes", "Tokens"]
+    head += ["Rollout", "Training"]
     head += ["Own, held-out"] if own else []
     header = "".join(f'<th><button type="button">{h}</button></th>' for h in head)
     rows = "".join(_client_row(c, own) for c in data.clients[:MAX_CLIENT_ROWS])
@@ -276,7 +265,7 @@ def _cost(data: ReportData) -> str:
     command = start.get("command") or "python -m pipeline.run --config config.resolved.json"
     shown = shlex.join(str(c) for c in command) if isinstance(command, list) else str(command)
     body = f'<div class="two">{facts("Cost", pairs)}{facts("Versions", versions) if versions else ""}</div>'
-    return section("cost", "What it took", f"{body}<h3>Command</h3><pre>{escape(shown)}</pre>")
+    return section("cost", "What it took", f"{body}<h3 class='gap'>Command</h3><pre>{escape(shown)}</pre>")
 
 
 def _configuration(data: ReportData) -> str:

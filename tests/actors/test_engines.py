@@ -10,7 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.engines.base import AdapterNames, Engine, EngineSpec, Generation, check_agreement, model_limit, stop_token_ids
+from actors.engines.base import (
+    AdapterNames,
+    Engine,
+    EngineSpec,
+    Generation,
+    check_agreement,
+    check_fit,
+    checkpoint_shapes,
+    model_limit,
+    stop_token_ids,
+)
 from actors.engines.transformers_engine import TransformersEngine
 from pipeline.config.model import LoraConfig
 from pipeline.episodes import Sampling
@@ -108,6 +118,19 @@ def test_agreement_needs_equal_shapes_and_something_to_compare() -> None:
     for ours, theirs in ([[1.0]], [[1.0], [1.0]]), ([[1.0, 1.0]], [[1.0]]), ([], []):
         with pytest.raises(EngineError, match="agreement test"):
             check_agreement(ours, theirs, 1.0)
+
+
+def test_states_that_do_not_fit_the_checkpoint_are_named(tiny: Path) -> None:
+    shapes = checkpoint_shapes(tiny)
+    adapter, weights = random_adapter(tiny, LORA, 0), random_weights(tiny, 0)
+    check_fit("a", adapter, shapes, LORA)
+    check_fit("w", weights, shapes, None)
+    with pytest.raises(EngineError, match=r"q_proj.lora_A.weight has shape \(4, 64\), the model asks for \(2, 64\)"):
+        check_fit("a", {k: v for k, v in adapter.items() if "q_proj" in k}, shapes, LoraConfig(rank=2))
+    with pytest.raises(EngineError, match=r"no weight for 'base_model.model.model.layers.0.self_attn.qq.lora_A.weight'"):
+        check_fit("a", {"base_model.model.model.layers.0.self_attn.qq.lora_A.weight": np.zeros((4, 64), np.float32)}, shapes, LORA)
+    with pytest.raises(EngineError, match=r"weights 'w' lack 1 of the model's tensors, first 'model.norm.weight'"):
+        check_fit("w", {k: v for k, v in weights.items() if k != "model.norm.weight"}, shapes, None)
 
 
 # --- the reference engine ------------------------------------------------------------------------------------------------------

@@ -88,7 +88,10 @@ def ray_cluster() -> Iterator[None]:
     import ray
 
     root = str(Path(__file__).resolve().parents[2])
-    environment = {"env_vars": {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}, "worker_process_setup_hook": "tests.actors.test_environment.register"}
+    environment = {
+        "env_vars": {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+        "worker_process_setup_hook": "tests.actors.test_environment.register",
+    }
     ray.init(address="local", num_cpus=2, include_dashboard=False, runtime_env=environment, log_to_driver=False)
     yield
     ray.shutdown()
@@ -125,7 +128,9 @@ def test_pool_maps_slots_to_workers_and_back(ray_cluster: None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("trouble", "deadline_s"), [("die", 30.0), ("hang", 2.0)])
-def test_a_worker_that_dies_or_hangs_is_restarted_and_only_its_own_episodes_notice(ray_cluster: None, trouble: str, deadline_s: float) -> None:
+def test_a_worker_that_dies_or_hangs_is_restarted_and_only_its_own_episodes_notice(
+    ray_cluster: None, trouble: str, deadline_s: float
+) -> None:
     pool = make_pool(2, 2, deadline_s)
     tasks = [guess_task(0, trouble=trouble), guess_task(1), guess_task(2), guess_task(3)]
     pool.submit([Reset(slot, slot, task, "default", 0) for slot, task in enumerate(tasks)])

@@ -221,6 +221,25 @@ def test_kept_moments_continue_and_reset_ones_do_not(make: Callable[..., Any], t
     ) == (continued.report.content)
 
 
+@pytest.mark.parametrize("stage", [1, 2])
+def test_zero_stages_agree(make: Callable[..., Any], tiny: Path, stage: int) -> None:
+    start = random_adapter(tiny, LORA.lora, 1)
+
+    def run(zero: Any) -> list[Any]:
+        worker = make(learner=LearnerConfig(mini_batch=16, zero_stage=zero, optimizer_state="keep", grad_clip=0.05))
+        first = worker.update(request(), start, EPISODES)
+        second = worker.update(request(1), first.state, EPISODES, first.optimizer)
+        assert worker.update(request(), start, EPISODES).report.content == first.report.content, "the client before left a trace"
+        return [first, second]
+
+    for mine, wanted in zip(run(stage), run(0), strict=True):
+        assert mine.report.metrics["grad_norm"] == pytest.approx(wanted.report.metrics["grad_norm"], rel=1e-5)
+        assert mine.report.metrics["grad_norm"] > 0.05
+        assert distance(mine.state, wanted.state) < 1e-6
+        assert distance(mine.optimizer.exp_avg, wanted.optimizer.exp_avg) < 1e-6
+        assert mine.optimizer.step == wanted.optimizer.step
+
+
 def test_frozen_a_stays_where_it_was(make: Callable[..., Any], tiny: Path) -> None:
     start = random_adapter(tiny, LORA.lora, 1)
     after = make(freeze_a=True).update(request(), start, EPISODES).state

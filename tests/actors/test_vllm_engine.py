@@ -27,7 +27,13 @@ def make(model: Path, lora: LoraConfig | None, **changes: object) -> Engine:
     from actors.engines.vllm_engine import VllmEngine
 
     group = bool(changes.pop("group_lora", True))
-    settings: dict[str, object] = {"max_num_seqs": 32, "max_batched_tokens": 512, "kv_cache_gb": 0.1, "max_context": 200, "adapter_slots": 4}
+    settings: dict[str, object] = {
+        "max_num_seqs": 32,
+        "max_batched_tokens": 512,
+        "kv_cache_gb": 0.1,
+        "max_context": 200,
+        "adapter_slots": 4,
+    }
     return VllmEngine(EngineSpec("vllm", model, lora=lora, **{**settings, **changes}), group_lora=group)  # type: ignore[arg-type]
 
 
@@ -82,7 +88,9 @@ def test_seeds_fix_answers_whatever_else_is_in_the_batch(engine: Engine) -> None
     apart = {k: g.token_ids for half in (work[::2], work[1::2]) for k, g in generate(engine, half).items()}
     assert together == apart
     prompt = prompts(1)[0]
-    assert len({g.token_ids for g in generate(engine, [(str(i), prompt, Sampling(max_new_tokens=6), "a0", i) for i in range(8)]).values()}) > 4
+    assert (
+        len({g.token_ids for g in generate(engine, [(str(i), prompt, Sampling(max_new_tokens=6), "a0", i) for i in range(8)]).values()}) > 4
+    )
 
 
 def test_scores_while_other_requests_run_do_not_lose_them(engine: Engine) -> None:
@@ -126,9 +134,9 @@ def test_more_adapters_than_slots_and_dropped_ones(engine: Engine, tiny: Path) -
         engine.add("x", [5], Sampling(), "n3", 0)
 
 
-def test_an_adapter_of_another_shape_is_refused(engine: Engine, tiny: Path) -> None:
+def test_an_adapter_that_does_not_fit_is_refused_and_the_engine_goes_on(engine: Engine, tiny: Path) -> None:
     broken = {k: v[:, :-1] if "lora_A" in k else v for k, v in random_adapter(tiny, LORA, 0).items()}
-    with pytest.raises(EngineError, match="vLLM refused adapter 'broken'"):
+    with pytest.raises(EngineError, match=r"adapter 'broken': .*lora_A.weight has shape \(4, \d+\), the model asks for"):
         engine.publish("broken", broken)
     assert generate(engine, requests(3, Sampling(max_new_tokens=2)))
 

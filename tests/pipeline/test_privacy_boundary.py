@@ -49,9 +49,10 @@ def test_the_refusal_does_not_quote_the_planted_text() -> None:
     with pytest.raises(AggregationError) as refused:
         check(update(metrics={"success": SECRET}), {"w"})
     assert SECRET not in str(refused.value)
-    with pytest.raises(AggregationError) as refused:
-        check(update(metrics={SECRET: 1.0}), {"w"})
-    assert SECRET not in str(refused.value)
+    for changes in ({"metrics": {SECRET: 1.0}}, {"delta": {SECRET: np.zeros(3, np.float32)}}, {"n_tasks": SECRET}):
+        with pytest.raises(AggregationError) as refused:
+            check(update(**changes), {"w"})
+        assert not any(word in str(refused.value) for word in ("machine", "washable", "dress", "daughter"))
 
 
 @pytest.mark.parametrize(

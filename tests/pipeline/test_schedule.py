@@ -167,7 +167,14 @@ def test_plan_holds_a_group_of_episodes_per_task_with_seeds_of_their_own() -> No
 
 def test_episode_seeds_depend_on_every_part() -> None:
     base = (0, 1, "c000", 0, 0, 0)
-    changed = [(1, *base[1:]), (0, 2, *base[2:]), (0, 1, "c001", 0, 0, 0), (0, 1, "c000", 1, 0, 0), (0, 1, "c000", 0, 1, 0), (0, 1, "c000", 0, 0, 1)]
+    changed = [
+        (1, *base[1:]),
+        (0, 2, *base[2:]),
+        (0, 1, "c001", 0, 0, 0),
+        (0, 1, "c000", 1, 0, 0),
+        (0, 1, "c000", 0, 1, 0),
+        (0, 1, "c000", 0, 0, 1),
+    ]
     assert len({episode_seed(*parts) for parts in [base, *changed]}) == 7
 
 
@@ -205,5 +212,5 @@ def test_summary_counts_what_the_plans_use() -> None:
 
 
 def test_a_batch_larger_than_a_clients_tasks_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match="tasks_per_epoch = 8, but client c00. owns 5"):
+    with pytest.raises(ConfigError, match=r"tasks_per_epoch = 8, but client c\d+ owns 5"):
         Schedule(config(tasks_per_client=5), tasks(100)).plan(1)

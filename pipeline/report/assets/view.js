@@ -97,7 +97,7 @@
     const chips = [
       make("span", episode.success ? "chip yes" : "chip no", episode.success ? "success" : "no success"),
       ...[["score", fixed(episode.score, 2)], ["return", plain(episode.ret)], ["client", episode.client], ["round", episode.round],
-        ["local epoch", episode.epoch], ["world", episode.variant], ["adapter", episode.adapter], ["ended", episode.stop],
+        episode.client === "heldout" ? ["decoding", episode.epoch ? "greedy" : "sampled"] : ["local epoch", episode.epoch], ["world", episode.variant], ["adapter", episode.adapter], ["ended", episode.stop],
         ["retries", episode.retries || null], ["turns", episode.turns.length]]
         .filter(([, value]) => has(value)).map(([name, value]) => make("span", "chip", `${name} ${value}`)),
     ];

@@ -47,7 +47,7 @@ ITEMS: list[dict[str, Any]] = [
     product("B0EXAMPLE4", "Wool Hat <b>&amp; Scarf", small_description="one plain text", full_description=" \n ", pricing="$1,000.50"),
     product("B0EXAMPLE1", "A repeated id"),
     product("nan", "No id"),
-    product("LK_longer_than_ten", "Lookalike Tee", query="Tees"),
+    product("LK_LONGER_THAN_TEN", "Lookalike Tee", query="Tees"),
     product("B0TOOLONG11", "Never loaded"),
     product(
         "B0EXAMPLE5",
@@ -83,7 +83,7 @@ NOUNS: dict[str, Any] = {
     "B0EXAMPLE3": ["cotton", "socks"],
     "B0EXAMPLE4": ["wool", "hat", "hat", "scarf"],
     "B0EXAMPLE5": ["lamp"],
-    "LK_longer_than_ten": [],
+    "LK_LONGER_THAN_TEN": [],
 }
 
 Writer = Callable[..., Path]

@@ -65,6 +65,13 @@ def test_a_failed_build_leaves_nothing(open_shop: Opener, write_folder: Writer, 
     assert folders(tmp_path / "cache") == []
 
 
+def test_a_half_deleted_catalogue_is_built_again(open_shop: Opener) -> None:
+    folder = open_shop().catalogue.folder
+    (folder / "meta.json").unlink()
+    assert open_shop().catalogue.folder == folder
+    assert len(open_shop().goals) == 11
+
+
 def test_arrays_are_mapped_and_read_only(open_shop: Opener) -> None:
     catalogue = open_shop().catalogue
     for array in (catalogue._blob, catalogue.price_low, catalogue.engine._documents, catalogue.engine._frequencies):
@@ -85,7 +92,7 @@ def test_where_catalogues_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_products_survive_the_round_trip(open_shop: Opener) -> None:
     catalogue = open_shop().catalogue
-    for asin in ("B0EXAMPLE1", "B0EXAMPLE4", "LK_longer_than_ten"):
+    for asin in ("B0EXAMPLE1", "B0EXAMPLE4", "LK_LONGER_THAN_TEN"):
         position = catalogue.position(asin)
         assert catalogue.product(position).asin == asin
         assert catalogue.product(position) is catalogue.product(position)

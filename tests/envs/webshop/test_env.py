@@ -71,7 +71,14 @@ def test_results_page_and_paging(open_shop: Opener) -> None:
         *("B0EXAMPLE2", "Cotton Socks", "$100.0", "B0EXAMPLE3", "Cotton Socks", "$100.0"),
     ]
     assert env.available_actions()["clickables"] == ["back to search", "next >", "b0example2", "b0example3"]
-    assert parts(env, "click[next >]")[3:] == ["Page 2 (Total results: 3)", "< Prev", "Next >", "B0EXAMPLE1", "Acme Cotton Tee", "$9.99 to $14.5"]
+    assert parts(env, "click[next >]")[3:] == [
+        "Page 2 (Total results: 3)",
+        "< Prev",
+        "Next >",
+        "B0EXAMPLE1",
+        "Acme Cotton Tee",
+        "$9.99 to $14.5",
+    ]
     assert parts(env, "click[Next >]")[3:] == ["Page 3 (Total results: 3)", "< Prev", "Next >"]
     assert parts(env, "click[< prev]")[3] == "Page 2 (Total results: 3)"
 
@@ -86,16 +93,16 @@ def test_search_is_possible_from_every_page(env: ShopEnv) -> None:
 def test_operators(open_shop: Opener) -> None:
     shop = open_shop()
     env = shop.text_env()
-    assert parts(env, "search[<c> fashion]")[5::3] == ["B0EXAMPLE1", "B0EXAMPLE4", "LK_longer_than_ten"]
-    assert shop.search("<c> fashion extra") == ["B0EXAMPLE1", "B0EXAMPLE4", "LK_longer_than_ten"]
-    assert shop.search("<q> tees") == ["B0EXAMPLE1", "B0EXAMPLE4", "LK_longer_than_ten"]
+    assert parts(env, "search[<c> fashion]")[5::3] == ["B0EXAMPLE1", "B0EXAMPLE4", "LK_LONGER_THAN_TEN"]
+    assert shop.search("<c> fashion extra") == ["B0EXAMPLE1", "B0EXAMPLE4", "LK_LONGER_THAN_TEN"]
+    assert shop.search("<q> tees") == ["B0EXAMPLE1", "B0EXAMPLE4", "LK_LONGER_THAN_TEN"]
     assert shop.search("<q> tees lamps") == []
     assert shop.search("<c> clothing") == []
     with pytest.raises(TypeError):
         env.step("search[<a> soft]")
     with pytest.raises(IndexError):
         env.step("search[<c>]")
-    with pytest.raises(ValueError, match="[Ss]ample larger"):
+    with pytest.raises(ValueError, match=r"[Ss]ample larger"):
         env.step("search[<r>]")
 
 
@@ -135,9 +142,28 @@ def test_item_page_options_and_purchase(env: ShopEnv) -> None:
     assert env.purchase["options"] == {"color": "pine forest green", "size": "größe 5"}
     assert list(env.purchase["options"]) == ["color", "size"]
     assert page.split(" [SEP] ") == [
-        *("Thank you for shopping with us!", "Your code:", "None", "(Paste it in your MTurk interface.)", "Purchased", "asin", "B0EXAMPLE1"),
+        *(
+            "Thank you for shopping with us!",
+            "Your code:",
+            "None",
+            "(Paste it in your MTurk interface.)",
+            "Purchased",
+            "asin",
+            "B0EXAMPLE1",
+        ),
         *("options", '{"color": "pine forest green", "size": "gr\\u00f6\\u00dfe 5"}', "attrs", "None", "category", "None", "query", "None"),
-        *("product category", "None", "Target", "asin", "options", "attrs", "price upper", "instuction text", "category", "product category"),
+        *(
+            "product category",
+            "None",
+            "Target",
+            "asin",
+            "options",
+            "attrs",
+            "price upper",
+            "instuction text",
+            "category",
+            "product category",
+        ),
         *("query", "Goal", "None", "Reward", "Your score (min 0.0, max 1.0)", str(reward), "Reward Details", "None"),
     ]
 
@@ -196,7 +222,7 @@ def test_rich_text(open_shop: Opener) -> None:
     assert index == f"WebShop\nInstruction: \n{text}\n[button] Search [button_]\n"
     head = f"Instruction:\n{text}\n[button] Back to Search [button_]\n"
     tail = "Acme Cotton Tee\n$9.99 to $14.5\n"
-    look = "\n[button] LK_longer_than_ten [button_]\nLookalike Tee\n$12.0\n"
+    look = "\n[button] LK_LONGER_THAN_TEN [button_]\nLookalike Tee\n$12.0\n"
     page = f"{head}Page 1 (Total results: 2)\n[button] Next > [button_]\n"
     assert env.step("search[acme tee]")[0] == f"{page}\n[button] B0EXAMPLE1 [button_]\n{tail}{look}"
     env.step("click[b0example1]")

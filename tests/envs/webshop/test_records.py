@@ -34,7 +34,7 @@ def test_prices_bullets_and_attributes_that_are_absent(open_shop: Opener) -> Non
         "$500.0",
     ]
     assert shop.product("B0EXAMPLE4").bullets == ["one plain text"]
-    assert shop.product("LK_longer_than_ten").attributes == ["DUMMY_ATTR"]
+    assert shop.product("LK_LONGER_THAN_TEN").attributes == ["DUMMY_ATTR"]
 
 
 def test_three_prices_keep_two(open_shop: Opener, write_folder: Writer, items: list[dict[str, Any]]) -> None:
@@ -46,12 +46,12 @@ def test_three_prices_keep_two(open_shop: Opener, write_folder: Writer, items: l
 def test_which_records_are_loaded(open_shop: Opener) -> None:
     fed = open_shop().catalogue
     asins = [fed.product(position).asin for position in range(len(fed))]
-    assert asins == ["B0EXAMPLE1", "B0EXAMPLE3", "B0EXAMPLE2", "B0EXAMPLE4", "LK_longer_than_ten", "B0EXAMPLE5"]
+    assert asins == ["B0EXAMPLE1", "B0EXAMPLE3", "B0EXAMPLE2", "B0EXAMPLE4", "LK_LONGER_THAN_TEN", "B0EXAMPLE5"]
     assert fed.product(0).title == "Acme Cotton Tee"
     up = open_shop(profile="up").catalogue
     assert len(up) == 5
     with pytest.raises(KeyError):
-        up.position("LK_longer_than_ten")
+        up.position("LK_LONGER_THAN_TEN")
 
 
 def test_num_products_counts_records(open_shop: Opener) -> None:

@@ -58,17 +58,18 @@ def test_scores_match_a_scalar_computation_in_single_precision() -> None:
     words = [f"w{number}" for number in range(30)]
     texts = [" ".join(rng.choices(words, k=rng.randint(1, 120))) for _ in range(60)]
     bm25 = engine(texts)
-    lengths = [len(analyze(text)) for text in texts]
+    documents = [analyze(text) for text in texts]
+    lengths = [len(tokens) for tokens in documents]
     one, k1, b, average = np.float32(1), np.float32(0.9), np.float32(0.4), np.float32(sum(lengths) / len(lengths))
     for _ in range(30):
         query = rng.choices(words, k=rng.randint(1, 5))
         expected = {}
-        for number, text in enumerate(texts):
-            tokens, total = analyze(text), 0.0
+        for number, tokens in enumerate(documents):
+            total = 0.0
             for word in dict.fromkeys(query):
                 if word not in tokens:
                     continue
-                n = sum(word in analyze(other) for other in texts)
+                n = sum(word in other for other in documents)
                 weight = np.float32(query.count(word)) * np.float32(math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)))
                 inverse = one / (k1 * ((one - b) + b * np.float32(quantised_length(lengths[number])) / average))
                 total += float(weight - weight / (one + np.float32(tokens.count(word)) * inverse))

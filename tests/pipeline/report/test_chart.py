@@ -71,10 +71,11 @@ def test_axis_has_round_ticks_that_span_the_values(values: list[float], expected
 
 
 def test_axis_spans_negative_and_close_values() -> None:
-    for values in ([-3.0, -1.0], [100.0, 101.0], [1e-6, 3e-6], [-2.0, -2.0], [7, 7]):
+    for values in ([-3.0, -1.0], [100.0, 101.0], [1e-6, 3e-6], [-2.0, -2.0], [7, 7], [0.02, 0.02 + 1e-17], [-1e-20, 1e-20], [0.0, 1e-15]):
         ticks = axis(values, 4)
         assert ticks[0] <= min(values) <= max(values) <= ticks[-1]
         assert 2 <= len(ticks) <= 8
+        assert len(set(ticks)) == len(ticks)
 
 
 def test_round_ticks_are_whole_and_few() -> None:

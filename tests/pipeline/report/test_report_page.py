@@ -114,6 +114,9 @@ def test_in_a_browser_clients_sort_by_any_column(report: Path, browser: Browser)
     for _ in range(2):
         browser.click(f"#clients th:nth-child({column + 1}) button")
     assert browser.text("#clients tbody tr td") == "c005"
+    cells = "return [...document.querySelectorAll('#clients ' + arguments[0])].map(c => c.innerText)"
+    row = dict(zip(browser.js(cells, "th"), browser.js(cells, "tbody tr:first-child td"), strict=True))
+    assert (row["Failed"], row["Visits"], row["Episodes"], row["Invalid"]) == ("1", "7", "896", "1.4%")
 
 
 def test_in_a_browser_data_can_be_taken_as_csv(report: Path, browser: Browser) -> None:  # noqa: F811
