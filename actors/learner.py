@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from pipeline.aggregation.lora import split_merged
 from pipeline.episodes import Episode, FloatArray, State
 from pipeline.errors import FedAgentError, LearnerError
 
@@ -75,7 +76,7 @@ class LearnerActor:
 
     def difference(self, before: State, after: State) -> tuple[dict[str, FloatArray], None]:
         """``after - before``, float32: all that leaves a client of its parameters. The second value only says that it is done."""
-        return {name: value - before[name] for name, value in after.items()}, None
+        return {name: value - before[name] for name, value in split_merged(after)[0].items()}, None
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from actors.merging import MergedBase
 from actors.policy import Policy
 from actors.zero import ZeroParameters, deepspeed_config
+from pipeline.aggregation.lora import split_merged
 from pipeline.algorithms import make_algorithm
 from pipeline.algorithms.base import MicroBatch, Rows
 from pipeline.algorithms.batching import MicroPlan, collate, padding_waste, plan_update
@@ -106,6 +108,7 @@ class LearnerWorker:
             model=self.policy, optimizer=adamw, config=deepspeed_config(learner, world_size), dist_init_required=False
         )
         self.parameters = ZeroParameters(self.engine, state_parameters(self.policy.model), learner.zero_stage)
+        self._base = MergedBase(self.policy.model)
 
     def update(
         self,
@@ -125,9 +128,9 @@ class LearnerWorker:
             raise LearnerError(f"{request}: FedProx and the KL anchor `round` need the round's start, and none was given")
         rows = self.algorithm.rows(episodes)
         reference = self._reference(rows, anchor) if self.algorithm.needs_reference and len(rows) else None
-        self.parameters.load(start)
+        merged = self._load(start)
         self.parameters.load_moments(optimizer)
-        center = self.parameters.tensors(anchor, self.device) if settings.prox_mu > 0 and anchor is not None else None
+        center = self.parameters.tensors(split_merged(anchor)[0], self.device) if settings.prox_mu > 0 and anchor is not None else None
         learner = settings.learner
         plans = plan_update(
             rows,
@@ -156,18 +159,19 @@ class LearnerWorker:
             if not math.isfinite(norm):
                 raise LearnerError(f"{request}: the gradient norm of step {step + 1} of {len(plans)} is {norm}")
             totals.grad_norm += norm
-        state = self.parameters.read()
+        trained = self.parameters.read()
         keep = learner.optimizer_state != "reset"
         metrics = totals.metrics(rows, len(plans), self.algorithm.passes)
         metrics["padding_waste"] = padding_waste(plans, rows.lengths)
-        metrics["update_norm"] = math.sqrt(sum(float(np.sum(np.square(v - start[k], dtype=np.float64))) for k, v in state.items()))
+        metrics["update_norm"] = math.sqrt(sum(float(np.sum(np.square(v - start[k], dtype=np.float64))) for k, v in trained.items()))
         moments = self.parameters.read_moments() if keep else None
         metrics["seconds"] = self._clock() - began
+        state = {**trained, **merged}
         return UpdateResult(state, moments, UpdateReport(state_hash(state), metrics))
 
     def score(self, state: State, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probabilities of given responses after given prompts under ``state``, at temperature 1 whatever the setting."""
-        self.parameters.load(state)
+        self._load(state)
         rows = Rows(
             tokens=[np.array([*p, *r], np.int64) for p, r in zip(prompts, responses, strict=True)],
             response_lengths=np.array([len(r) for r in responses], np.int64),
@@ -204,13 +208,21 @@ class LearnerWorker:
         """The KL anchor's log-probabilities of every row, each computed once whatever the number of passes."""
         temperature = self.settings.temperature
         if self.settings.algorithm.kl_anchor == "base":
+            self._base.set({})
             return self._score(rows, temperature, frozen=True)
         assert anchor is not None
         if self._frozen is not None:
             set_state(self._frozen.model, anchor)
             return self._score(rows, temperature, frozen=True)
-        self.parameters.load(anchor)
+        self._load(anchor)
         return self._score(rows, temperature)
+
+    def _load(self, state: State) -> State:
+        """Load a client's parameters, and under them what rule ``merge`` folded into the base; returns the latter as part of a state."""
+        adapter, changes = split_merged(state)
+        self._base.set(changes)
+        self.parameters.load(adapter)
+        return {name: value for name, value in state.items() if name not in adapter}
 
     def _score(self, rows: Rows, temperature: float, *, frozen: bool = False) -> list[FloatArray]:
         """Log-probabilities per row. Rows with equal tokens are computed once, and workers share the work."""

@@ -17,9 +17,11 @@ from typing import Any
 from actors.driver import EpisodeDriver
 from actors.engines.base import Engine, EngineSpec, make_engine
 from actors.environment import EnvironmentPool, LocalPool, Pool, start_workers
+from actors.merging import Densifier
 from actors.prompting import ChatPrompter
 from envs.base import WorldSpec
 from envs.prompts import PromptSpec
+from pipeline.config.model import LoraConfig
 from pipeline.episode_log import append_episodes, episode_record
 from pipeline.episodes import Episode, EpisodeSpec, Sampling, State
 from pipeline.models import load_tokenizer
@@ -38,6 +40,8 @@ class RolloutSpec:
     env_deadline_s: float = 60.0
     env_retries: int = 2
     env_start_timeout_s: float = 120.0
+    merge: LoraConfig | None = None
+    """Set for aggregation rule ``merge``: published states are adapters over a changing base, served as whole weights."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class RolloutActor:
         """``env_actors`` are workers that the caller has placed (``start_workers``); without them they are started with ``env_options``."""
         _prepare_process(spec)
         self._prompter = ChatPrompter(load_tokenizer(spec.engine.model_path), spec.prompt)
+        self._densifier = Densifier(spec.engine.model_path, spec.merge) if spec.merge else None
         pool = _make_pool(spec, env_actors, env_options or {})
         self._driver = EpisodeDriver(lambda: make_engine(spec.engine), pool, self._prompter, env_retries=spec.env_retries)
 
@@ -92,7 +97,8 @@ class RolloutActor:
 
     async def publish(self, name: str, state: State) -> None:
         """Make weights available under a name that is never reused."""
-        await asyncio.wrap_future(self._driver.call(lambda engine: engine.publish(name, state)))
+        served = state if self._densifier is None else self._densifier.dense(state)
+        await asyncio.wrap_future(self._driver.call(lambda engine: engine.publish(name, served)))
 
     async def drop(self, name: str) -> None:
         """Forget weights once their last request is done."""

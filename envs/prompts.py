@@ -100,7 +100,7 @@ def applicable(action: str, admissible: Sequence[str]) -> bool:
 
 
 def shown_page(task: str, observation: str) -> list[str]:
-    """The texts of a WebShop page after the task; all of them where the task is not shown (the page after a purchase)."""
+    """The texts of a WebShop page after the task; all of them where the task is not among them."""
     parts = observation.split(SEPARATOR)
     return parts[parts.index(task) + 1 :] if task in parts else parts
 
@@ -152,9 +152,10 @@ def _world_text(spec: PromptSpec) -> WorldText:
 
 
 def _quoted(spec: PromptSpec, task: str, observation: str) -> str:
-    if spec.world != "webshop" or task not in observation.split(SEPARATOR):
+    """A WebShop page with each text in single quotes, unless it comes quoted; other observations as they are."""
+    if spec.world != "webshop":
         return observation
-    return SEPARATOR.join(f"'{part}'" for part in shown_page(task, observation))
+    return SEPARATOR.join(part if part.startswith("'") else f"'{part}'" for part in shown_page(task, observation))
 
 
 def _render_tags(

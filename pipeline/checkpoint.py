@@ -271,14 +271,6 @@ def _read_whole(path: Path, identity: Identity | None) -> Checkpoint:
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
 
 
-def read_state(path: Path) -> dict[str, FloatArray]:
-    """The global state alone, verified by nothing but its format. Raises ``CheckpointError``."""
-    try:
-        return _read(path / STATE)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path / STATE} cannot be read: {error}") from error
-
-
 def prune(run_dir: Path, keep: int, *, files: Files = DISK) -> list[Path]:
     """Keep the ``keep`` newest whole rounds; delete what is older, whole or not, and return it. The newest whole round always stays."""
     whole: list[Path] = []

@@ -313,11 +313,13 @@ class Cluster:
 def rollout_spec(prepared: Prepared) -> RolloutSpec:
     """What every rollout actor is built from."""
     config, rollout = prepared.config, prepared.config.rollout
+    lora = config.model.lora if config.model.adapter == "lora" else None
+    merge = config.aggregation.rule == "merge"
     engine = EngineSpec(
         backend=rollout.backend,
         model_path=prepared.model.path,
         dtype=config.model.dtype,
-        lora=config.model.lora if config.model.adapter == "lora" else None,
+        lora=None if merge else lora,
         adapter_slots=max(prepared.plan.adapter_slots, 1),
         max_context=rollout.max_context,
         max_num_seqs=rollout.max_num_seqs,
@@ -336,6 +338,7 @@ def rollout_spec(prepared: Prepared) -> RolloutSpec:
         env_slots=rollout.env_slots,
         env_deadline_s=rollout.env_deadline_s,
         env_retries=rollout.env_retries,
+        merge=lora if merge else None,
     )
 
 

@@ -157,7 +157,7 @@ def state_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
     return {
         name.replace(".lora_A.default.", ".lora_A.").replace(".lora_B.default.", ".lora_B."): parameter
         for name, parameter in model.named_parameters()
-        if ".lora_A." in name or ".lora_B." in name
+        if ".lora_A.default." in name or ".lora_B.default." in name
     }
 
 

@@ -74,9 +74,7 @@ def check(update: ClientUpdate, names: Collection[str]) -> None:
     who = f"client {update.client}, round {update.round}"
     for key, value in update.delta.items():
         if key not in names:
-            raise AggregationError(
-                f"{who}: tensor {_shown(key)} is not a parameter of the global state, so it does not leave the client"
-            )
+            raise AggregationError(f"{who}: tensor {_shown(key)} is not a parameter of the global state, so it does not leave the client")
         if not isinstance(value, np.ndarray) or value.dtype != np.float32:
             found = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
             raise AggregationError(f"{who}: tensor {key!r} has type {found}, expected a float32 array")

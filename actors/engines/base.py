@@ -215,7 +215,7 @@ def checkpoint_shapes(model_path: Path) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for file in sorted(model_path.glob("*.safetensors")):
         with safe_open(str(file), framework="numpy") as weights:
-            shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+            shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}
     return shapes
 
 

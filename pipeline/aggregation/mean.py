@@ -15,11 +15,11 @@ from pipeline.episodes import FloatArray
 
 Float64Array = npt.NDArray[np.float64]
 
-CHUNK = 32_768
-"""Elements handled at a time: 128 KiB of float32, so that the partial sums of a group stay in the second-level cache."""
+CHUNK = 49_152
+"""Elements handled at a time: 192 KiB of float32, so that the partial sums of a group stay in the second-level cache."""
 
-GROUP = 4
-"""Terms summed in float32 before they meet the accumulator: three additions, so at most 2 ** -22 of the largest term."""
+GROUP = 8
+"""Terms summed in float32 before they meet the accumulator. Seven additions lose at most 2 ** -21 of the sum of their magnitudes."""
 
 
 class StreamingMean:

@@ -21,6 +21,35 @@ from pipeline.config.run import RunConfig
 from pipeline.config.tracking import TrackingConfig
 from pipeline.config.world import WorldConfig
 
+FREE_SETTINGS = frozenset(
+    {
+        "federation.rounds",
+        "federation.quorum",
+        "federation.client_deadline_s",
+        "federation.client_retries",
+        "rollout.engines",
+        "rollout.max_num_seqs",
+        "rollout.max_batched_tokens",
+        "rollout.kv_cache_gb",
+        "rollout.gpu_memory_utilization",
+        "rollout.tensor_parallel",
+        "rollout.adapter_slots",
+        "rollout.self_test",
+        "rollout.self_test_tolerance",
+        "rollout.env_workers",
+        "rollout.env_slots",
+        "rollout.env_deadline_s",
+        "rollout.env_retries",
+        "learner.groups",
+        "learner.workers",
+        "learner.zero_stage",
+        "learner.micro_batch_tokens",
+        "learner.threads",
+        "learner.gradient_checkpointing",
+    }
+)
+"""Settings of the training sections that a resumed run may change: they decide how fast and how patiently, not what is learned."""
+
 
 class Config(Section):
     """A run, completely."""
@@ -42,11 +71,12 @@ class Config(Section):
         return self.model_dump(mode="json")
 
     def training_hash(self) -> str:
-        """Hash of all that decides what is learned; where the run lives and what it may use of the machine do not count."""
+        """Hash of all that decides what is learned. Where the run lives, how it is measured, how long it goes on and what it may use of the
+        machine do not count."""
         plain = self.plain()
-        for section in ("tracking", "resources"):
-            del plain[section]
-        del plain["run"]
-        plain["seed"] = self.run.seed
-        del plain["federation"]["rounds"]
-        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+        decisive = {
+            section: {name: value for name, value in plain[section].items() if f"{section}.{name}" not in FREE_SETTINGS}
+            for section in ("model", "world", "federation", "rollout", "learner", "algorithm", "aggregation")
+        }
+        decisive["run"] = {"seed": self.run.seed}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]

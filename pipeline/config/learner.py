@@ -15,7 +15,12 @@ class LearnerConfig(Section):
     groups: int = Field(1, ge=1, le=1024, description="Learner groups; each trains one client at a time.")
     workers: int = Field(1, ge=1, le=1024, description="Data-parallel DeepSpeed workers per group.")
     zero_stage: Literal[0, 1, 2, 3] = Field(0, description="DeepSpeed ZeRO stage.")
-    lr: float = Field(1e-3, gt=0, le=1, description="Learning rate of AdamW.")
+    lr: float = Field(
+        1e-3,
+        gt=0,
+        le=1,
+        description="Learning rate of AdamW. Default: 1e-3, with LoRA 5e-3; other models than the embedded one 1e-6, with LoRA 1e-5.",
+    )
     weight_decay: float = Field(0.01, ge=0, le=1, description="Weight decay of AdamW.")
     beta1: float = Field(0.9, ge=0, lt=1, description="First moment decay of AdamW.")
     beta2: float = Field(0.999, ge=0, lt=1, description="Second moment decay of AdamW.")

@@ -25,6 +25,13 @@ from pipeline.errors import ConfigError
 _MISSING = object()
 
 
+LEARNING_RATES: Mapping[tuple[bool, bool], float] = {(True, True): 5e-3, (True, False): 1e-3, (False, True): 1e-5, (False, False): 1e-6}
+"""Default learning rate by (embedded model, LoRA). 1e-6 for whole weights of a real model is the published setting."""
+
+MODEL_NEW_TOKENS = 512
+"""Default response length of models that think before they act."""
+
+
 def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """The configuration of ``path`` (all defaults without one) with ``overrides`` such as ``--federation.rounds 5`` on top.
 
@@ -51,8 +58,13 @@ def resolve(config: Config) -> Config:
 
     What depends on the model (``rollout.max_context``) or on the world's data (``world.*``) is filled in where those are known.
     """
-    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}}
+    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}, "learner": {}}
     lora = config.model.adapter == "lora"
+    embedded = config.model.name == "embedded"
+    if "lr" not in config.learner.model_fields_set:
+        changes["learner"]["lr"] = LEARNING_RATES[embedded, lora]
+    if "max_new_tokens" not in config.rollout.model_fields_set and not embedded:
+        changes["rollout"]["max_new_tokens"] = MODEL_NEW_TOKENS
     if config.aggregation.rule is None:
         changes["aggregation"]["rule"] = "product" if lora else "full"
     if config.rollout.template == "auto":

@@ -15,7 +15,9 @@ class RolloutConfig(Section):
     backend: Literal["vllm", "transformers"] = Field("vllm", description="Rollout engine; `transformers` is the deterministic reference.")
     engines: int = Field(1, ge=1, le=1024, description="Rollout actors, each with one engine.")
     temperature: float = Field(1.0, gt=0, le=5, description="Sampling temperature of training episodes.")
-    max_new_tokens: int = Field(12, ge=1, le=8192, description="Longest response of a turn, in tokens.")
+    max_new_tokens: int = Field(
+        12, ge=1, le=8192, description="Longest response of a turn, in tokens. Default: 12; other models than the embedded one 512."
+    )
     max_context: int | None = Field(
         None,
         ge=32,

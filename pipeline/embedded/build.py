@@ -80,7 +80,7 @@ def build(out_dir: Path | str, plan: Plan | None = None, progress: Progress | No
 def embedded_world(folder: Path | None = None) -> World:
     """The world of the embedded model: the generated catalogue with four results per page and eight turns."""
     data = folder or generate.ensure_generated(None, PRODUCTS, CATALOGUE_SEED)
-    return make_world("webshop", data=data, **WORLD_OPTIONS)
+    return make_world("webshop", data_dir=data, **WORLD_OPTIONS)
 
 
 def _shops(plan: Plan, scratch: Path, say: Progress) -> tuple[World, list[Shop]]:

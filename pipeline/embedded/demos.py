@@ -32,6 +32,7 @@ class Amounts:
     price_share: float = 1 / 3
     lookalike_share: float = 0.25
     inverted_share: float = 0.40
+    sister_share: float = 0.5
     max_steps: int = 8
 
     def scaled(self, factor: float) -> Amounts:
@@ -78,10 +79,10 @@ def record(
 ) -> list[Turn]:
     """All demonstrated turns, in order of recording. Calls ``progress`` with the number of turns just added."""
     rng = random.Random(f"demos-{seed}")
-    plain = [shop for shop in shops if not shop.lookalike]
+    home, *sisters = [shop for shop in shops if not shop.lookalike]
     fakes = [shop for shop in shops if shop.lookalike]
-    if not plain or not fakes:
-        raise ValueError("demonstrations need at least one plain shop and one with lookalikes")
+    if not sisters or not fakes:
+        raise ValueError("demonstrations need the embedded shop, at least one sister shop and one with lookalikes")
     turns: list[Turn] = []
 
     def collect(count: int, source: Callable[[], list[Turn]]) -> None:
@@ -92,18 +93,21 @@ def record(
             if progress is not None and new:
                 progress(len(new))
 
+    def plain() -> Shop:
+        return rng.choice(sisters) if rng.random() < amounts.sister_share else home
+
     def episode() -> list[Turn]:
-        shop = rng.choice(fakes if rng.random() < amounts.lookalike_share else plain)
+        shop = rng.choice(fakes if rng.random() < amounts.lookalike_share else [plain()])
         order: Order = "inverted" if rng.random() < amounts.inverted_share else "page"
         return list(_episode(shop, rng.choice(shop.tasks), order, skill, amounts.max_steps, rng))
 
     def results(price_decides: bool) -> list[Turn]:
-        shop = rng.choice(plain)
-        order: Order = rng.choice(["page", "page", "inverted", "shuffled"])
+        shop = plain()
+        order: Order = rng.choice(["page", "inverted", "shuffled", "shuffled"])
         return _results_turn(shop, rng.choice(shop.tasks), order, price_decides, rng)
 
     def leaving() -> list[Turn]:
-        shop = rng.choice(fakes if rng.random() < 0.75 else plain)
+        shop = rng.choice(fakes if rng.random() < 0.75 else [plain()])
         order: Order = "inverted" if rng.random() < amounts.inverted_share else "page"
         return _leaving_turns(shop, rng.choice(shop.tasks), order, rng)
 

@@ -16,7 +16,7 @@ import torch
 from envs import prompts
 from envs.base import Task, World
 from pipeline.embedded import shopper
-from pipeline.embedded.visit import SPEC, Visit
+from pipeline.embedded.visit import SPEC, Order, Visit
 from pipeline.errors import DataError
 
 MAX_NEW_TOKENS = 12
@@ -152,12 +152,12 @@ def success_rate(policy: Policy, world: World, tasks: Sequence[Task], temperatur
     return won / len(tasks)
 
 
-def decisions(policy: Policy, world: World, tasks: Sequence[Task], max_steps: int = 8) -> dict[str, float]:
+def decisions(policy: Policy, world: World, tasks: Sequence[Task], order: Order = "page", max_steps: int = 8) -> dict[str, float]:
     """Share of right greedy decisions by kind along the right path: after each answer the right action is taken instead.
 
     A row counts as right when it fits, whichever of the fitting rows it is.
     """
-    visits = [Visit(world, task, "page", random.Random(0)) for task in tasks]
+    visits = [Visit(world, task, order, random.Random(task.id)) for task in tasks]
     right: dict[str, list[bool]] = {kind: [] for kind in ("search", "row", "option", "buy", "back")}
     for _ in range(max_steps):
         answers = policy([visit.turn("").prompt for visit in visits], 0.0)

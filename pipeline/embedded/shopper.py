@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.prompts import SEPARATOR, shown_page
+from envs.prompts import SEPARATOR
 from envs.webshop import lexicon
 
 Decision = Literal["search", "row", "option", "buy", "back"]
@@ -75,9 +75,9 @@ def read_task(instruction: str) -> Wish:
     return Wish(words[0], words[1], options, float(match["limit"] or "inf"))
 
 
-def read_page(instruction: str, observation: str) -> Page:
-    """Raises ``ValueError`` for a results page whose rows are not (id, title, price)."""
-    parts = shown_page(instruction, observation)
+def read_page(observation: str) -> Page:
+    """A page as the world shows it, after the instruction. Raises ``ValueError`` for a results page whose rows are not (id, title, price)."""
+    parts = observation.split(SEPARATOR)
     if "Buy Now" in parts:
         at = next(i for i, part in enumerate(parts) if part.startswith("Price: "))
         return Page("item", title=parts[at - 1].lower(), price=_dollars(parts[at]), texts=tuple(parts))
@@ -202,10 +202,10 @@ def _dollars(text: str) -> float:
     return float(text.rpartition(": ")[2].split(" to ")[0].lstrip("$"))
 
 
-def rearranged(instruction: str, observation: str, order: Literal["inverted", "shuffled"], rng: random.Random) -> str:
+def rearranged(observation: str, order: Literal["inverted", "shuffled"], rng: random.Random) -> str:
     """A results page with its rows in another order; other pages unchanged."""
     parts = observation.split(SEPARATOR)
-    if instruction not in parts or "Next >" not in parts:
+    if "Next >" not in parts:
         return observation
     first = parts.index("Next >") + 1
     rows = [parts[k : k + 3] for k in range(first, len(parts), 3)]

@@ -42,9 +42,9 @@ class Visit:
 
     def _see(self, observation: str, info: dict[str, Any]) -> None:
         if self._order != "page":
-            observation = shopper.rearranged(self.task.instruction, observation, self._order, self._rng)
+            observation = shopper.rearranged(observation, self._order, self._rng)
         self.observation, self.admissible = observation, info["admissible"]
-        self.page = shopper.read_page(self.task.instruction, observation)
+        self.page = shopper.read_page(observation)
 
     def step(self, action: str) -> bool:
         """Do ``action``; whether the episode is over."""

@@ -16,18 +16,24 @@ import torch
 
 WIDTH = 64
 MAX_POSITIONS = 4096
+INITIAL_STD = 0.1
+"""About 1 / sqrt(width). The usual 0.02 of large models costs hundreds of updates at this width before anything is copied."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of the warm start. ``bucket`` is how many turns are sorted by length at once."""
+    """Settings of the warm start.
+
+    ``bucket`` is how many turns are sorted by length at once. Buckets of many batches save a fifth of the time, but their batches hold
+    one kind of page each and learning is slower per update: with 4096 a model does not copy a word after 400 updates, with 64 it does.
+    """
 
     batch: int = 64
     lr: float = 3e-3
-    warmup: int = 30
+    warmup: int = 100
     weight_decay: float = 0.01
     clip: float = 1.0
-    bucket: int = 4096
+    bucket: int = 64
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
         eos_token_id=stop,
         pad_token_id=pad,
         use_cache=True,
+        initializer_range=INITIAL_STD,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

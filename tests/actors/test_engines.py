@@ -1,4 +1,4 @@
-"""What every engine promises, checked on the transformers reference; the rules of adapter names; the agreement test; grouped LoRA products."""
+"""What every engine promises, checked on the transformers reference; adapter names; the agreement test; grouped LoRA products."""
 
 from __future__ import annotations
 

@@ -298,3 +298,29 @@ def test_combinations_that_cannot_work_are_refused_before_loading(tmp_path: Path
     learner = LearnerConfig(zero_stage=stage)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="zero_stage 3"):
         LearnerWorker(LearnerSettings(tmp_path / "absent", model, learner, AlgorithmConfig(), prox_mu=prox))
+
+
+def test_changes_folded_into_the_base_are_under_the_adapter_and_never_trained(make: Callable[..., Any], tiny: Path) -> None:
+    from actors.merging import Densifier
+
+    adapter = random_adapter(tiny, LORA.lora, 1)
+    module = "model.layers.0.self_attn.q_proj.weight"
+    change = np.random.default_rng(3).normal(0, 0.1, get_state(load_model(tiny))[module].shape).astype(np.float32)
+    state = {**adapter, f"merged.{module}": change}
+    prompts, responses = [[5, 6, 7], [9, 8]], [[10, 11], [12, 13, 14]]
+    worker = make()
+    plain = worker.score(adapter, prompts, responses)
+    merged = worker.score(state, prompts, responses)
+    assert max(abs(a - b) for x, y in zip(plain, merged, strict=True) for a, b in zip(x, y, strict=True)) > 1e-3
+
+    dense = load_model(tiny)
+    set_state(dense, Densifier(tiny, LORA.lora).dense(state))
+    with torch.no_grad():
+        for prompt, response, scores in zip(prompts, responses, merged, strict=True):
+            logits = dense(input_ids=torch.tensor([[*prompt, *response]])).logits[0].log_softmax(-1)
+            expected = [float(logits[len(prompt) - 1 + i, token]) for i, token in enumerate(response)]
+            assert scores == pytest.approx(expected, abs=1e-5)
+
+    result = worker.update(request(), state, EPISODES)
+    assert np.array_equal(result.state[f"merged.{module}"], change)
+    assert worker.score(adapter, prompts, responses) == plain, "the base is restored for a state without changes"

@@ -64,6 +64,17 @@ def test_adapters_mixed_in_a_batch_agree_with_peft(engine: Engine, tiny: Path) -
         np.testing.assert_allclose(engine.score(prompt, found[name].token_ids, adapter), expected, atol=3e-5)
 
 
+def test_equal_prompts_share_cached_blocks_within_an_adapter_and_never_across(engine: Engine, tiny: Path) -> None:
+    # 90 tokens are two whole blocks of 32, so the second request for an adapter can reuse the first one's.
+    prompt = np.random.default_rng(9).integers(3, 250, 90).tolist()
+    work = [(f"p{i}", prompt, Sampling(max_new_tokens=4), f"a{i % 3}", i) for i in range(24)]
+    for found in (generate(engine, work), generate(engine, work)):
+        for name, _, _, adapter, _ in work:
+            model = attach_lora(load_model(tiny), LORA, seed=0)
+            set_state(model, random_adapter(tiny, LORA, int(adapter[1])))
+            np.testing.assert_allclose(found[name].logprobs, hf_logprobs(model, prompt, found[name].token_ids), atol=3e-5)
+
+
 @pytest.mark.parametrize("sampling", [Sampling(0.0, 1.0, 6), Sampling(0.5, 0.9, 6)])
 def test_logprobs_do_not_follow_the_sampling_temperature(engine: Engine, tiny: Path, sampling: Sampling) -> None:
     work = requests(6, sampling)

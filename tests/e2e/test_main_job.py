@@ -49,17 +49,20 @@ def test_a_short_demo_learns_and_leaves_a_whole_run_folder(train: Train) -> None
     assert {a.path for a in client.list_artifacts(parent.info.run_id)} >= {"config.resolved.json", "report.html"}
 
 
-@pytest.mark.parametrize("rule", ["product", "factors", "frozen_a"])
+@pytest.mark.parametrize("rule", ["product", "factors", "frozen_a", "merge"])
 def test_adapters_train_and_are_averaged(train: Train, rule: str) -> None:
     run = train(f"lora-{rule}", [*SMALL, "--federation.rounds=2", "--model.adapter=lora", "--learner.lr=0.005", f"--aggregation.rule={rule}"])
     start, end = (load_file(run.folder / "rounds" / f"000{r}" / "state.safetensors") for r in (1, 2))
     moved = {name: float(np.abs(end[name] - start[name]).max()) for name in end}
-    assert any(v > 0 for name, v in moved.items() if "lora_B" in name)
+    changed = "merged." if rule == "merge" else "lora_B"
+    assert any(v > 0 for name, v in moved.items() if changed in name)
     frozen = [v for name, v in moved.items() if "lora_A" in name]
     assert (max(frozen) == 0) is (rule == "frozen_a")
     assert all(r["logprob_gap"] < 1e-3 for r in run.of("round"))
     if rule == "product":
         assert all(0 < r["residual_mean"] < 1 for r in run.of("round"))
+    if rule == "merge":
+        assert any(name.startswith("merged.") and np.abs(value).max() > 0 for name, value in end.items())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ TASK = "Find me organic tea with size: small, and price lower than 40.00 dollars
 INDEX = f"WebShop [SEP] Instruction: [SEP] {TASK} [SEP] Search"
 RESULTS = f"Instruction: [SEP] {TASK} [SEP] Back to Search [SEP] Page 1 (Total results: 2) [SEP] Next > [SEP] B0ZUSGONIL [SEP] Acme Tea [SEP] $15.0"
 ITEM = f"Instruction: [SEP] {TASK} [SEP] Back to Search [SEP] < Prev [SEP] size [SEP] small [SEP] large [SEP] Acme Tea [SEP] Price: $15.0 [SEP] Buy Now"
-DONE = "Thank you for shopping with us! [SEP] Your code:"
 
 SHORT = PromptSpec(template="short", list_actions=False)
 TAGS = PromptSpec()
@@ -113,8 +112,15 @@ def test_history_zero_shows_no_past() -> None:
 
 
 def test_pages_without_the_task_are_shown_whole() -> None:
-    assert shown_page(TASK, DONE) == ["Thank you for shopping with us!", "Your code:"]
-    assert f"You see: {DONE}\n" in render(TAGS, TASK, [], DONE, [])
+    after = RESULTS.split(f"{TASK} [SEP] ")[1]
+    assert shown_page(TASK, after) == shown_page(TASK, RESULTS)
+    for spec in (SHORT, TAGS):
+        assert render(spec, TASK, [(after, "click[red]")], after, []) == render(spec, TASK, [(RESULTS, "click[red]")], RESULTS, [])
+
+
+def test_pages_that_come_quoted_are_not_quoted_again() -> None:
+    quoted = "'Back to Search' [SEP] 'it's'"
+    assert f"You see: {quoted}\n" in render(TAGS, TASK, [], quoted, [])
 
 
 def test_other_worlds_have_their_own_words_and_plain_observations() -> None:
