@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,9 @@ class LearnerWorker:
         reference = self._reference(rows, anchor) if self.algorithm.needs_reference and len(rows) else None
         merged = self._load(start)
         self.parameters.load_moments(optimizer)
+        if settings.temperature != 1.0 and len(rows):
+            # Engines record log-probabilities at temperature 1; the policy that acted is the tempered one.
+            rows = replace(rows, logprobs=self._score(rows, settings.temperature))
         center = self.parameters.tensors(split_merged(anchor)[0], self.device) if settings.prox_mu > 0 and anchor is not None else None
         learner = settings.learner
         plans = plan_update(

@@ -49,7 +49,7 @@ def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
     world = build_world(spec)
     schedule = Schedule(config, world.tasks("train"))
     lengths = prompt_lengths(config, world, model) if measure_prompts else ()
-    plan = make_plan(config, world, schedule.owned, lengths, overlap_report(world))
+    plan = make_plan(config, world, schedule, lengths, overlap_report(world))
     return Prepared(config, model, spec, world, schedule, plan)
 
 

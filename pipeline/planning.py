@@ -42,7 +42,8 @@ class Plan:
     in_flight: int
     adapter_slots: int
     tokens_per_round: int
-    parameters_sent: int | None = None
+    clients_visited: int
+    tasks_used: int
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -81,17 +82,15 @@ def estimate_tokens(world: World, tasks: Sequence[Task], config: Config, prompt_
 
 
 def make_plan(
-    config: Config,
-    world: World,
-    client_tasks: Mapping[str, Sequence[Task]],
-    prompt_tokens: Sequence[int] = (),
-    overlap: Mapping[str, int] | None = None,
+    config: Config, world: World, schedule: Schedule, prompt_tokens: Sequence[int] = (), overlap: Mapping[str, int] | None = None
 ) -> Plan:
     """The plan. Raises ``ConfigError`` when the world has too few tasks for it."""
     heldout = len(world.tasks("heldout"))
     if config.evaluation.tasks > heldout:
         raise ConfigError(f"evaluation.tasks = {config.evaluation.tasks}: the world holds out {heldout}; allowed: 1 to {heldout}")
     wanted = needs(config)
+    client_tasks = schedule.owned
+    covered = schedule.summary()
     mixes: dict[str, dict[str, int]] = {}
     for client, tasks in client_tasks.items():
         mix = mixes.setdefault(client, {})
@@ -112,6 +111,8 @@ def make_plan(
         in_flight=clients_in_flight(config),
         adapter_slots=(config.rollout.adapter_slots or adapter_slots_needed(config)) if config.model.adapter == "lora" else 0,
         tokens_per_round=estimate_tokens(world, world.tasks("train"), config, prompt_tokens),
+        clients_visited=covered.visited,
+        tasks_used=covered.tasks_used,
     )
 
 
@@ -130,6 +131,7 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
     )
     head.add_row("aggregation", f"{config.aggregation.rule}, weights {config.aggregation.weighting}")
     head.add_row("per round", f"{plan.episodes_per_round} episodes, about {plan.tokens_per_round:,} tokens")
+    head.add_row("whole run", f"{plan.clients_visited} of {plan.clients} clients train, on {plan.tasks_used} different tasks")
     head.add_row("in flight", f"{plan.in_flight} clients" + (f", {plan.adapter_slots} adapter slots" if plan.adapter_slots else ""))
     actors = Table(title="Actors", title_justify="left")
     for column in ("role", "count", "CPU each", "GPU each"):

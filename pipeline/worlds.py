@@ -54,6 +54,12 @@ def data_folder(config: WorldConfig) -> Path | None:
 def resolve_world(config: WorldConfig) -> WorldConfig:
     """The same with data folder and defaults filled in, so that a stored configuration says everything."""
     folder = data_folder(config)
+    unused = {"products", "data_seed"} & config.model_fields_set if folder is not None and config.data is None else set()
+    if unused:
+        raise ConfigError(
+            f"world.{sorted(unused)[0]} cannot matter: {DATA_VARIABLES[config.name]} = {folder} takes the place of generated data; "
+            "unset the variable or leave the setting out"
+        )
     shape = GENERATED if folder is None else ORIGINAL
     filled = {name: getattr(shape, name) for name in ("results_per_page", "max_steps", "heldout") if getattr(config, name) is None}
     return config.model_copy(update={**filled, "data": folder})

@@ -53,15 +53,30 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
 
 
-def build(out_dir: Path | str, plan: Plan | None = None, progress: Progress | None = None) -> Measured:
+def build(out_dir: Path | str, seed: int = 0, scale: float = 1.0, *, plan: Plan | None = None, progress: Progress | None = None) -> Measured:
     """Build the model into ``out_dir`` (replaced when it exists) and return what the gates measured.
 
-    The same plan gives the same folder on the same machine and library versions. Raises ``GateError`` when a gate is missed; then
-    nothing is written.
+    ``scale`` multiplies the number of demonstrated turns; ``plan`` takes the place of both. Without ``progress``, bars are drawn on the
+    terminal. The same plan gives the same folder on the same machine and library versions. Raises ``GateError`` when a gate is missed;
+    then nothing is written.
     """
-    plan = plan or Plan()
-    say = progress or (lambda step, done, total: None)
+    plan = plan or Plan(seed=seed, amounts=Amounts().scaled(scale))
+    if progress is not None:
+        return _build(Path(out_dir), plan, progress)
+    with rich_progress() as bars:
+        return _build(Path(out_dir), plan, bars)
+
+
+def _build(out: Path, plan: Plan, say: Progress) -> Measured:
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    try:
+        return _steps(out, plan, say)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
     with tempfile.TemporaryDirectory(prefix="fedagent-build-") as scratch:
         world, shops = _shops(plan, Path(scratch), say)
         turns = _demonstrations(shops, plan, say)
@@ -73,7 +88,7 @@ def build(out_dir: Path | str, plan: Plan | None = None, progress: Progress | No
         measured = gates.measure(Sampler(model, tokenizer, plan.seed), world, world.tasks("heldout")[: plan.gate_tasks])
         say("gates", 1, 1)
         gates.check(measured, plan.gates)
-        _write(Path(out_dir), model, tokenizer, plan, measured, loss, len(rows))
+        _write(out, model, tokenizer, plan, measured, loss, len(rows))
     return measured
 
 
@@ -135,7 +150,7 @@ def _write(out: Path, model: Any, tokenizer: Any, plan: Plan, measured: Measured
         files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(aside.iterdir())}
         manifest = {
             "key": files_key(files),
-            "command": f"python -m pipeline.embedded.build OUT --seed {plan.seed}",
+            "command": f"fedagent model build --out DIR --seed {plan.seed}",
             "catalogue": {
                 "products": PRODUCTS,
                 "seed": CATALOGUE_SEED,
@@ -184,9 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help="number of demonstrated turns, times this")
     options = parser.parse_args(arguments)
-    plan = Plan(seed=options.seed, amounts=Amounts().scaled(options.scale))
-    with rich_progress() as progress:
-        measured = build(options.out, plan, progress)
+    measured = build(options.out, options.seed, options.scale)
     print(json.dumps(measured.as_dict(), indent=1))
 
 

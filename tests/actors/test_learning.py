@@ -324,3 +324,11 @@ def test_changes_folded_into_the_base_are_under_the_adapter_and_never_trained(ma
     result = worker.update(request(), state, EPISODES)
     assert np.array_equal(result.state[f"merged.{module}"], change)
     assert worker.score(adapter, prompts, responses) == plain, "the base is restored for a state without changes"
+
+
+def test_at_another_temperature_the_first_ratio_is_still_one(make: Callable[..., Any], tiny: Path) -> None:
+    start = random_adapter(tiny, LORA.lora, 1)
+    one_step = LearnerConfig(mini_batch=10_000)
+    result = make(learner=one_step, algorithm=AlgorithmConfig(kl_coef=0.0), temperature=0.5).update(request(), start, EPISODES)
+    assert result.report.metrics["clip_fraction"] == 0.0
+    assert result.report.metrics["logprob_gap"] < 1e-5

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import random
 import statistics
 import tempfile
 import time
@@ -109,7 +110,8 @@ def race_lora(model: str, rounds: int, rank: int) -> dict[str, Any]:
     contenders = [("bare", 1), ("grouped", 1), ("grouped", 4), ("grouped", 16), ("stock", 1), ("stock", 16)]
     times: dict[str, list[float]] = {f"{mode} {n}": [] for mode, n in contenders}
     for turn in range(-1, rounds):
-        for mode, n in contenders:
+        # Another order every round: whoever follows a slow contender finds a colder machine.
+        for mode, n in random.Random(turn).sample(contenders, len(contenders)):
             seconds = servers[mode].ask(n, 100 + turn)
             if turn >= 0:
                 times[f"{mode} {n}"].append(seconds)
