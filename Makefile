@@ -24,7 +24,7 @@ $(STAMP): requirements-cpu.lock pyproject.toml
 setup: $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python -m pipeline.run --run.name demo $(ARGS)
+	$(BIN)/python -m pipeline.run --run.name demo --model.adapter full $(ARGS)
 
 test: lint types
 	$(BIN)/python -m pytest $(ARGS)

@@ -176,6 +176,7 @@ class LocalPool:
 class _Call:
     operations: list[Operation]
     started: float
+    tag: str
 
 
 @dataclass
@@ -212,7 +213,13 @@ class EnvironmentPool:
         self._manager: FaultTolerantActorManager = FaultTolerantActorManager(self._actors, max_remote_requests_in_flight_per_actor=1)
         self._queues = [_WorkerQueue() for _ in self._actors]
         self._ready: list[Outcome] = []
-        self._down_since: dict[int, float] = {}
+        # Workers count as down until they answer: loading a world is not measured against the deadline of a step.
+        self._down: dict[int, float | None] = {}
+        self._pings: dict[int, Any] = {}
+        self._started: set[int] = set()
+        self._calls = 0
+        for worker in range(len(self._actors)):
+            self._mark_down(worker)
         self.slots = slots_per_worker * len(self._actors)
         self.restarts = 0
 
@@ -232,7 +239,7 @@ class EnvironmentPool:
     def poll(self, timeout: float) -> list[Outcome]:
         """Collect ready outcomes, restart what died or passed its deadline, send what waits.
 
-        Raises ``EnvironmentFailure`` when a restarted worker does not come back within the start timeout.
+        Raises ``EnvironmentFailure`` when a worker cannot build its world, or does not within the start timeout.
         """
         until = self._clock() + timeout
         while True:
@@ -264,11 +271,12 @@ class EnvironmentPool:
             else:
                 continue
             local = [_on_worker(operation, self._per_worker) for operation in operations]
-            sent = self._manager.foreach_actor_async("step_many", kwargs={"operations": local}, remote_actor_ids=[worker])
-            if sent:
-                queue.call = _Call(operations, self._clock())
+            self._calls += 1
+            tag = str(self._calls)
+            if self._manager.foreach_actor_async("step_many", tag, kwargs={"operations": local}, remote_actor_ids=[worker]):
+                queue.call = _Call(operations, self._clock(), tag)
             else:
-                self._fail(worker, operations, "the worker refused the call")
+                self._fail(worker, operations, "the actor is down")
 
     def _collect(self, wait: float) -> None:
         if all(queue.call is None for queue in self._queues):
@@ -277,9 +285,11 @@ class EnvironmentPool:
             return
         for result in self._manager.fetch_ready_async_reqs(timeout_seconds=wait):
             queue = self._queues[result.actor_id]
-            call, queue.call = queue.call, None
-            if call is None:
+            call = queue.call
+            if call is None or call.tag != result.tag:
+                # The last word of a call whose deadline passed before; its operations have been answered for.
                 continue
+            queue.call = None
             if result.ok:
                 self._ready.extend(_from_worker(o, op) for o, op in zip(result.get(), call.operations, strict=True))
             else:
@@ -287,8 +297,12 @@ class EnvironmentPool:
 
     def _fail(self, worker: int, operations: Sequence[Operation], error: str) -> None:
         self._ready.extend(Outcome(o.slot, o.ticket, status="failed", error=f"environment worker {worker}: {error}") for o in operations)
+        self._mark_down(worker)
+
+    def _mark_down(self, worker: int) -> None:
         self._queues[worker].healthy = False
-        self._down_since.setdefault(worker, self._clock())
+        # The clock of the restart runs from the first ping: nobody may be polling now.
+        self._down.setdefault(worker, None)
         self._manager.set_actor_state(worker, healthy=False)
 
     def _enforce_deadlines(self) -> None:
@@ -301,19 +315,39 @@ class EnvironmentPool:
                 self._fail(worker, call.operations, f"no answer within {self._deadline:g} s to {len(call.operations)} operations")
 
     def _revive(self) -> None:
-        if not self._down_since:
-            return
-        self._manager.probe_unhealthy_actors(timeout_seconds=0.2, mark_healthy=True)
-        for worker in list(self._down_since):
-            if self._manager.is_actor_healthy(worker):
-                del self._down_since[worker]
+        # Not the manager's own probe: that one waits for its ping, and the engine's next step with it.
+        for worker, since in list(self._down.items()):
+            if self._answers(worker):
+                del self._down[worker]
+                self._manager.set_actor_state(worker, healthy=True)
                 self._queues[worker].healthy = True
-                self.restarts += 1
-            elif self._clock() - self._down_since[worker] > self._start_timeout:
+                self.restarts += worker in self._started
+                self._started.add(worker)
+            elif since is None:
+                self._down[worker] = self._clock()
+            elif self._clock() - since > self._start_timeout:
                 raise EnvironmentFailure(
-                    f"environment worker {worker} did not come back within {self._start_timeout:g} s after a restart; "
-                    "look at its log in Ray's session folder"
+                    f"environment worker {worker} did not load its world within {self._start_timeout:g} s; "
+                    "look at its log in Ray's session folder, or raise resources.start_timeout_s"
                 )
+
+    def _answers(self, worker: int) -> bool:
+        import ray
+
+        if worker not in self._pings:
+            self._pings[worker] = self._actors[worker].ping.remote()
+        ready, _ = ray.wait([self._pings[worker]], timeout=0)
+        if not ready:
+            return False
+        try:
+            ray.get(self._pings.pop(worker))
+        except ray.exceptions.RayActorError as error:
+            if "creation task" in str(error):
+                raise EnvironmentFailure(
+                    f"environment worker {worker} cannot build its world: {str(error).strip().splitlines()[-1]}"
+                ) from error
+            return False
+        return True
 
 
 def _on_worker(operation: Operation, per_worker: int) -> Operation:

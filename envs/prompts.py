@@ -72,9 +72,7 @@ OTHER_WORLD = WorldText(
 )
 
 
-def render(
-    spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]
-) -> str:
+def render(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]) -> str:
     """The content of the single user message.
 
     ``task`` is the instruction; ``history`` holds (observation, action) of all past turns, oldest first; ``observation`` is the
@@ -112,9 +110,7 @@ _SHORT_ACTION = re.compile(r"(?:search|click)\[[^\[\]]*[^\[\]\s][^\[\]]*\]")
 _NOT_A_LINK = ("page ", "price:", "rating:", "$", "search")
 
 
-def _render_short(
-    spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]
-) -> str:
+def _render_short(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]) -> str:
     window = history[-spec.history :] if spec.history else ()
     last = [action if _took_effect(task, seen, action) else REJECTED for seen, action in window] or [NO_ACTION]
     lines = [task, *(f"Last: {action}" for action in last), f"Page: {SEPARATOR.join(shown_page(task, observation))}"]
@@ -158,9 +154,7 @@ def _quoted(spec: PromptSpec, task: str, observation: str) -> str:
     return SEPARATOR.join(part if part.startswith("'") else f"'{part}'" for part in shown_page(task, observation))
 
 
-def _render_tags(
-    spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]
-) -> str:
+def _render_tags(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]) -> str:
     world = _world_text(spec)
     done = len(history)
     window = list(enumerate(history, start=1))[-spec.history :] if spec.history else []

@@ -58,7 +58,8 @@ class GuessWorld(World):
     name: ClassVar[str] = "guess-test"
     variants: ClassVar[tuple[str, ...]] = ("default", "other")
 
-    def __init__(self, count: int = 10, max_steps: int = 4) -> None:
+    def __init__(self, count: int = 10, max_steps: int = 4, load_s: float = 0.0) -> None:
+        time.sleep(load_s)
         self.count, self.max_steps = count, max_steps
 
     def tasks(self, split: Split) -> Sequence[Task]:

@@ -22,10 +22,11 @@ import torch
 from envs.base import Task, World, make_world
 from envs.webshop import generate
 from pipeline.embedded import MANIFEST, files_key, gates, warmstart
-from pipeline.embedded.demos import Amounts, Shop, Turn, record, write_lookalike
+from pipeline.embedded.demos import Amounts, Shop, record, write_lookalike
 from pipeline.embedded.gates import Gates, Measured, Sampler
 from pipeline.embedded.shopper import Skill
 from pipeline.embedded.tokenizer import train_tokenizer
+from pipeline.embedded.visit import Turn
 from pipeline.embedded.warmstart import Recipe, Row
 
 PRODUCTS = 400
@@ -53,7 +54,9 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
 
 
-def build(out_dir: Path | str, seed: int = 0, scale: float = 1.0, *, plan: Plan | None = None, progress: Progress | None = None) -> Measured:
+def build(
+    out_dir: Path | str, seed: int = 0, scale: float = 1.0, *, plan: Plan | None = None, progress: Progress | None = None
+) -> Measured:
     """Build the model into ``out_dir`` (replaced when it exists) and return what the gates measured.
 
     ``scale`` multiplies the number of demonstrated turns; ``plan`` takes the place of both. Without ``progress``, bars are drawn on the
@@ -92,22 +95,22 @@ def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
     return measured
 
 
-def embedded_world(folder: Path | None = None) -> World:
+def embedded_world(folder: Path | None = None, cache_dir: Path | None = None) -> World:
     """The world of the embedded model: the generated catalogue with four results per page and eight turns."""
-    data = folder or generate.ensure_generated(None, PRODUCTS, CATALOGUE_SEED)
-    return make_world("webshop", data_dir=data, **WORLD_OPTIONS)
+    data = folder or generate.ensure_generated(cache_dir, PRODUCTS, CATALOGUE_SEED)
+    return make_world("webshop", data_dir=data, cache_dir=cache_dir, **WORLD_OPTIONS)
 
 
 def _shops(plan: Plan, scratch: Path, say: Progress) -> tuple[World, list[Shop]]:
     """The embedded world, and the shops to record in: its train tasks, sister catalogues, catalogues with lookalikes."""
     total = 1 + len(plan.sisters) + len(plan.lookalikes)
-    world = embedded_world(generate.write(scratch / "embedded", PRODUCTS, CATALOGUE_SEED))
+    world = embedded_world(generate.write(scratch / "embedded", PRODUCTS, CATALOGUE_SEED), scratch / "cache")
     shops = [Shop(world, world.tasks("train"))]
     say("catalogues", 1, total)
     for seed in (*plan.sisters, *plan.lookalikes):
         fake = seed in plan.lookalikes
         folder = (write_lookalike if fake else generate.write)(scratch / f"catalogue-{seed}", PRODUCTS, seed)
-        sister = embedded_world(folder)
+        sister = embedded_world(folder, scratch / "cache")
         tasks: Sequence[Task] = [*sister.tasks("train"), *sister.tasks("heldout")]
         shops.append(Shop(sister, tasks, lookalike=fake))
         say("catalogues", len(shops), total)
@@ -166,6 +169,8 @@ def _write(out: Path, model: Any, tokenizer: Any, plan: Plan, measured: Measured
             "files": files,
         }
         (aside / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        for path in aside.iterdir():
+            path.chmod(0o644)
         aside.chmod(0o755)
         if out.exists():
             shutil.rmtree(out)

@@ -50,7 +50,7 @@ class Shop:
 
 
 def lookalike_records(n: int, seed: int) -> generate.Records:
-    """The catalogue of ``(n, seed)`` in which every product with an instruction has a copy of the same title and price, but other options."""
+    """The catalogue of ``(n, seed)`` with a copy of every asked-for product: same title and price, other options."""
     rng = random.Random(f"lookalikes-{n}-{seed}")
     records = generate.generate(n, seed)
     asked = [item for item in records.items if "instruction" in records.attributes[item["asin"]]]
@@ -74,9 +74,7 @@ def _other_options(options: dict[str, list[dict[str, str]]], rng: random.Random)
     return {**options, "Color": [{"value": colour} for colour in colours]}
 
 
-def record(
-    shops: Sequence[Shop], amounts: Amounts, skill: Skill, seed: int, progress: Callable[[int], None] | None = None
-) -> list[Turn]:
+def record(shops: Sequence[Shop], amounts: Amounts, skill: Skill, seed: int, progress: Callable[[int], None] | None = None) -> list[Turn]:
     """All demonstrated turns, in order of recording. Calls ``progress`` with the number of turns just added."""
     rng = random.Random(f"demos-{seed}")
     home, *sisters = [shop for shop in shops if not shop.lookalike]
@@ -150,7 +148,7 @@ def _leaving_turns(shop: Shop, task: Task, order: Order, rng: random.Random) -> 
     if not rows:
         return []
     visit.step(f"click[{rng.choice(rows).asin}]")
-    turns = []
+    turns: list[Turn] = []
     for expected in ("item", "results"):
         decision, action = shopper.right_action(visit.wish, visit.page, visit.history)
         if visit.page.kind != expected or (expected == "item" and decision != "back"):

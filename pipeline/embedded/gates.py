@@ -28,11 +28,15 @@ class GateError(DataError):
 
 @dataclass(frozen=True)
 class Gates:
-    """Accepted ranges, as shares. ``success`` is sampled at temperature 1; the others are greedy decisions on the right path."""
+    """Accepted ranges, as shares. ``success`` is sampled at temperature 1; the others are greedy decisions on the right path.
+
+    On the embedded shop's pages the first row fits in 88 % of the tasks, so ``row`` can be had without reading; ``row_shuffled`` cannot.
+    """
 
     success: tuple[float, float] = (0.10, 0.30)
     search: float = 0.95
     row: float = 0.87
+    row_shuffled: float = 0.80
     option: float = 0.85
     buy: float = 0.95
 
@@ -45,6 +49,7 @@ class Measured:
     greedy_success: float
     search: float
     row: float
+    row_shuffled: float
     option: float
     buy: float
     tasks: int
@@ -54,16 +59,25 @@ class Measured:
         return {k: round(float(v), 4) for k, v in asdict(self).items()}
 
 
+_DECISIONS = {
+    "search": "search decisions",
+    "row": "row decisions",
+    "row_shuffled": "row decisions on shuffled pages",
+    "option": "option decisions",
+    "buy": "buy decisions",
+}
+
+
 def check(measured: Measured, gates: Gates) -> None:
     """Raise ``GateError`` that lists every missed gate, measured against accepted."""
     low, high = gates.success
     missed = []
     if not low <= measured.success <= high:
         missed.append(f"success at temperature 1 is {measured.success:.1%}, accepted {low:.0%} to {high:.0%}")
-    for name in ("search", "row", "option", "buy"):
+    for name, what in _DECISIONS.items():
         value, least = getattr(measured, name), getattr(gates, name)
-        if value < least:
-            missed.append(f"greedy {name} decisions are {value:.1%} right, at least {least:.0%} needed")
+        if not value >= least:
+            missed.append(f"greedy {what} are {value:.1%} right, at least {least:.0%} needed")
     if missed:
         raise GateError(
             f"the built model misses {len(missed)} gate(s) on {measured.tasks} held-out tasks: {'; '.join(missed)}. "
@@ -185,6 +199,7 @@ def measure(policy: Policy, world: World, tasks: Sequence[Task]) -> Measured:
         greedy_success=success_rate(policy, world, tasks, 0.0),
         search=shares["search"],
         row=shares["row"],
+        row_shuffled=decisions(policy, world, tasks, "shuffled")["row"],
         option=shares["option"],
         buy=shares["buy"],
         tasks=len(tasks),

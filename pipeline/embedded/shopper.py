@@ -69,14 +69,12 @@ def read_task(instruction: str) -> Wish:
     words = match["what"].lower().split(" ", 1) if match else []
     if match is None or len(words) != 2 or words[0] not in _ATTRIBUTES:
         raise ValueError(f"not a task of the generated catalogue: {instruction!r}")
-    options = tuple(
-        (name, value) for name, _, value in (part.partition(": ") for part in (match["options"] or "").split(", and ")) if name
-    )
+    options = tuple((name, value) for name, _, value in (part.partition(": ") for part in (match["options"] or "").split(", and ")) if name)
     return Wish(words[0], words[1], options, float(match["limit"] or "inf"))
 
 
 def read_page(observation: str) -> Page:
-    """A page as the world shows it, after the instruction. Raises ``ValueError`` for a results page whose rows are not (id, title, price)."""
+    """A page as the world shows it, after the instruction. Raises ``ValueError`` for results whose rows are not (id, title, price)."""
     parts = observation.split(SEPARATOR)
     if "Buy Now" in parts:
         at = next(i for i, part in enumerate(parts) if part.startswith("Price: "))
@@ -137,7 +135,7 @@ def right_action(wish: Wish, page: Page, history: History) -> tuple[Decision, st
 
 @dataclass(frozen=True)
 class Skill:
-    """Probabilities of doing the right thing, per decision. ``skip`` is leaving an option out; the rest of ``option`` picks another value."""
+    """Probabilities of doing the right thing, per decision. ``skip`` leaves an option out; the rest of ``option`` picks another value."""
 
     search: float = 0.75
     row: float = 0.92

@@ -73,9 +73,7 @@ def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
         return LlamaForCausalLM(config).float()
 
 
-def train(
-    model: Any, rows: Sequence[Row], recipe: Recipe, seed: int, progress: Callable[[int, int, float], None] | None = None
-) -> float:
+def train(model: Any, rows: Sequence[Row], recipe: Recipe, seed: int, progress: Callable[[int, int, float], None] | None = None) -> float:
     """One pass over ``rows`` in length-bucketed batches. Calls ``progress(update, updates, loss)``; returns the last smoothed loss."""
     updates = -(-len(rows) // recipe.batch)
     decay = [p for p in model.parameters() if p.dim() > 1]
@@ -90,7 +88,7 @@ def train(
             group["lr"] = learning_rate(recipe, update, updates)
         loss = response_loss(model, batch)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
         optimizer.step()
         value = loss.item()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_short_demo_learns_and_leaves_a_whole_run_folder(train: Train) -> None:
-    run = train("learns", ["--federation.rounds=6", "--evaluation.every=0", "--evaluation.greedy=false", "--run.seed=3"], timeout=500)
+    run = train("learns", ["--model.adapter=full", "--federation.rounds=6", "--evaluation.every=0", "--evaluation.greedy=false", "--run.seed=3"], timeout=500)
     first, last = run.of("evaluation")
     assert (first["round"], last["round"]) == (0, 6)
     assert first["n"] == last["n"] == 300

@@ -8,8 +8,9 @@ from envs.prompts import ParsedAction, PromptSpec, applicable, parse, render, sh
 
 TASK = "Find me organic tea with size: small, and price lower than 40.00 dollars"
 INDEX = f"WebShop [SEP] Instruction: [SEP] {TASK} [SEP] Search"
-RESULTS = f"Instruction: [SEP] {TASK} [SEP] Back to Search [SEP] Page 1 (Total results: 2) [SEP] Next > [SEP] B0ZUSGONIL [SEP] Acme Tea [SEP] $15.0"
-ITEM = f"Instruction: [SEP] {TASK} [SEP] Back to Search [SEP] < Prev [SEP] size [SEP] small [SEP] large [SEP] Acme Tea [SEP] Price: $15.0 [SEP] Buy Now"
+HEAD = f"Instruction: [SEP] {TASK} [SEP] Back to Search"
+RESULTS = f"{HEAD} [SEP] Page 1 (Total results: 2) [SEP] Next > [SEP] B0ZUSGONIL [SEP] Acme Tea [SEP] $15.0"
+ITEM = f"{HEAD} [SEP] < Prev [SEP] size [SEP] small [SEP] large [SEP] Acme Tea [SEP] Price: $15.0 [SEP] Buy Now"
 
 SHORT = PromptSpec(template="short", list_actions=False)
 TAGS = PromptSpec()
