@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError
 
 from actors.aggregator import AggregatorActor
 from actors.engines import EngineSpec
@@ -56,9 +58,9 @@ async def resolve(reference: Any) -> Any:
 class RayRollouts:
     """Engines behind one name space. A version is loaded by an engine when its first episode gets there."""
 
-    def __init__(self, actors: Sequence[Any], deadline_s: float) -> None:
+    def __init__(self, actors: Sequence[Any], deadline_s: float, restart_s: float) -> None:
         self._actors = list(actors)
-        self._deadline_s = deadline_s
+        self._deadline_s, self._restart_s = deadline_s, restart_s
         self._states: dict[str, Handle] = {}
         self._loaded: list[dict[str, asyncio.Task[None]]] = [{} for _ in actors]
         self._load = [0] * len(self._actors)
@@ -79,7 +81,10 @@ class RayRollouts:
             task = loaded.pop(name, None)
             if task is not None and task.done() and task.exception() is None:
                 waits.append(resolve(self._actors[engine].drop.remote(name)))
-        await asyncio.gather(*waits)
+        for gone in await asyncio.gather(*waits, return_exceptions=True):
+            # An engine that died has forgotten everything anyway.
+            if isinstance(gone, BaseException) and not isinstance(gone, RayActorError):
+                raise gone
 
     async def run(
         self, specs: Sequence[EpisodeSpec], adapter: str, sampling: Sampling, log: EpisodeLogTarget | None
@@ -95,6 +100,9 @@ class RayRollouts:
             run = self._actors[engine].run.options(num_returns=2)
             episodes, scalars = run.remote(list(specs), adapter, sampling, save, self._deadline_s)
             return episodes, await resolve(scalars)
+        except RayActorError as error:
+            await self._revive(engine)
+            raise EngineError(f"rollout engine {engine} died while it ran {len(specs)} episodes of {adapter!r} and was restarted") from error
         finally:
             self._load[engine] -= len(specs)
 
@@ -104,11 +112,31 @@ class RayRollouts:
             await self._ensure(engine, adapter)
         return list(await asyncio.gather(*(resolve(actor.score.remote(prompts, responses, adapter)) for actor in self._actors)))
 
+    async def _revive(self, engine: int) -> None:
+        """Wait until Ray has restarted a dead engine, which then holds no version."""
+        self._loaded[engine] = {}
+        until = time.monotonic() + self._restart_s
+        while True:
+            try:
+                await resolve(self._actors[engine].ready.remote())
+                return
+            except RayActorError as error:
+                if time.monotonic() > until:
+                    raise EngineError(f"rollout engine {engine} did not come back within {self._restart_s:g} s after it died") from error
+                await asyncio.sleep(1.0)
+
     async def _ensure(self, engine: int, name: str) -> None:
-        loaded = self._loaded[engine]
-        if name not in loaded:
-            loaded[name] = asyncio.ensure_future(resolve(self._actors[engine].publish.remote(name, self._states[name])))
-        await asyncio.shield(loaded[name])
+        for attempt in (0, 1):
+            loaded = self._loaded[engine]
+            if name not in loaded:
+                loaded[name] = asyncio.ensure_future(resolve(self._actors[engine].publish.remote(name, self._states[name])))
+            try:
+                await asyncio.shield(loaded[name])
+                return
+            except RayActorError:
+                if attempt:
+                    raise
+                await self._revive(engine)
 
 
 class RayLearners:
@@ -191,7 +219,7 @@ class Cluster:
         except BaseException:
             self._placement.remove()
             raise
-        self.rollouts = RayRollouts(self._engines, config.federation.client_deadline_s)
+        self.rollouts = RayRollouts(self._engines, config.federation.client_deadline_s, config.resources.start_timeout_s)
         self.learners = RayLearners(self._groups)
         self.aggregator = RayAggregator(self._aggregator)
         self._probe = make_probe(prepared.world, make_prompter(config, prepared.model))
@@ -293,6 +321,7 @@ class Cluster:
             gpus=place.gpus("rollout"),
             env_actors=workers,
             scheduling_strategy=place.strategy("rollout", index),
+            max_restarts=-1,
         )
 
     def _make_group(self, index: int) -> LearnerGroup:

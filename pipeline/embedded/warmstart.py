@@ -44,7 +44,7 @@ class Row:
     response: tuple[int, ...]
 
 
-def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
+def new_model(vocabulary: int, stop: int, pad: int, seed: int, layers: int = 2) -> Any:
     """A fresh float32 ``LlamaForCausalLM`` of about 0.19 M parameters: 64 wide, 2 layers, 2 heads of 32, untied output head.
 
     vLLM's CPU attention needs heads of at least 32, and its whole-weight updates need an output head of its own. Llama rather than
@@ -56,7 +56,7 @@ def new_model(vocabulary: int, stop: int, pad: int, seed: int) -> Any:
         vocab_size=vocabulary,
         hidden_size=WIDTH,
         intermediate_size=160,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         num_key_value_heads=2,
         max_position_embeddings=MAX_POSITIONS,

@@ -107,13 +107,13 @@ def descendants(pid: int, name: str = "") -> list[psutil.Process]:
     return found
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Kill a run and all that it started, if it is still there."""
+def end(process: subprocess.Popen[str], known: Sequence[psutil.Process] = ()) -> None:
+    """Kill a run and all that it started (what is below it now, and ``known`` from before), if it is still there."""
     try:
         below = descendants(process.pid)
     except psutil.NoSuchProcess:
         below = []
-    for child in (process, *below):
+    for child in (process, *below, *known):
         try:
             child.kill()
         except (psutil.Error, ProcessLookupError):

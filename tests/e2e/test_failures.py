@@ -26,32 +26,37 @@ def rounds_done(run: Run) -> int:
 
 
 def test_killed_workers_cost_an_attempt_not_the_run(tmp_path: Path) -> None:
-    process, run = start(tmp_path, "killed", [*SMALL, "--federation.rounds=6", "--tracking.mlflow=false"])
+    process, run = start(tmp_path, "killed", [*SMALL, "--federation.rounds=12", "--tracking.mlflow=false"])
     try:
         wait_for(lambda: rounds_done(run) >= 1 or process.poll() is not None, 180, "the first round")
-        for role in ("LearnerActor", "EnvironmentActor"):
+        for role in ("LearnerActor", "EnvironmentActor", "RolloutActor"):
             victims = descendants(process.pid, role)
             assert victims, f"no {role} process below the run"
             victims[0].kill()
+            seen = rounds_done(run)
+            wait_for(lambda: rounds_done(run) > seen or process.poll() is not None, 120, f"a round after the {role} was killed")  # noqa: B023
         assert process.wait(timeout=240) == 0, (tmp_path / "killed.log").read_text()[-3000:]
     finally:
         end(process)
-    assert [r["round"] for r in run.of("round")] == [1, 2, 3, 4, 5, 6]
-    assert all(r["episodes"] == 32 for r in run.of("round"))
+    assert [r["round"] for r in run.of("round")] == list(range(1, 13))
+    assert all(r["episodes"] == 32 and not r["failed"] for r in run.of("round")), "whoever lost a worker succeeded at the second attempt"
 
 
 def test_a_killed_driver_resumes_where_the_last_whole_round_ended(tmp_path: Path, train: Train) -> None:
     options = [*SMALL, "--federation.rounds=4", "--tracking.mlflow=false"]
     process, run = start(tmp_path / "runs", "kill9", options)
+    children: list[psutil.Process] = []
     try:
         wait_for(lambda: rounds_done(run) >= 2 or process.poll() is not None, 180, "the second round")
         children = descendants(process.pid)
         process.kill()
         process.wait(timeout=30)
-        _, alive = psutil.wait_procs(children, timeout=60)
-        assert not alive, f"left behind: {[p.cmdline()[:2] for p in alive]}"
+        # Ray's two agents outlive a killed raylet for a while; everything that is ours, or holds memory, must be gone.
+        ours = [child for child in children if "Agent" not in child.name()]
+        _, alive = psutil.wait_procs(ours, timeout=60)
+        assert not alive, f"left behind: {[p.name() for p in alive]}"
     finally:
-        end(process)
+        end(process, children)
     kept = latest(run.folder)
     assert kept is not None
     resumed = train("unused", ["--resume", str(run.folder)])

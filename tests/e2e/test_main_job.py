@@ -44,7 +44,7 @@ def test_a_short_demo_learns_and_leaves_a_whole_run_folder(train: Train) -> None
     runs = client.search_runs([experiment.experiment_id])
     (parent,) = [r for r in runs if "mlflow.parentRunId" not in r.data.tags]
     children = [r for r in runs if r.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-    assert {r.info.run_name for r in children} == {c["client"] for c in clients}
+    assert {r.info.run_name for r in children} == {f"learns/{c['client']}" for c in clients}
     assert parent.info.status == "FINISHED"
     assert {a.path for a in client.list_artifacts(parent.info.run_id)} >= {"config.resolved.json", "report.html"}
 
