@@ -83,7 +83,8 @@ class RolloutActor:
     """
 
     def __init__(self, spec: RolloutSpec, env_actors: Sequence[Any] | None = None, env_options: Mapping[str, Any] | None = None) -> None:
-        """``env_actors`` are workers that the caller has placed (``start_workers``); without them they are started with ``env_options``."""
+        """``env_actors`` are workers that the caller has placed (``start_workers``), or their names; without them they are started with
+        ``env_options``."""
         _prepare_process(spec)
         self._prompter = ChatPrompter(load_tokenizer(spec.engine.model_path), spec.prompt)
         self._densifier = Densifier(spec.engine.model_path, spec.merge) if spec.merge else None
@@ -176,8 +177,17 @@ def start_rollout(spec: RolloutSpec, *, cpus: float, gpus: float = 0.0, env_acto
 def _make_pool(spec: RolloutSpec, env_actors: Sequence[Any] | None, env_options: Mapping[str, Any]) -> Pool:
     if spec.env_workers == 0:
         return LocalPool(spec.world, spec.env_slots)
-    actors = env_actors or start_workers(spec.world, spec.env_workers, spec.env_slots, cpus=spec.env_cpus, **env_options)
+    actors = [_by_name(actor) for actor in env_actors or ()] or start_workers(
+        spec.world, spec.env_workers, spec.env_slots, cpus=spec.env_cpus, **env_options
+    )
     return EnvironmentPool(actors, spec.env_slots, spec.env_deadline_s, start_timeout_s=spec.env_start_timeout_s)
+
+
+def _by_name(actor: Any) -> Any:
+    """An actor handle. An actor that may be restarted is better given names: handles would be arguments in the object store."""
+    import ray
+
+    return ray.get_actor(actor) if isinstance(actor, str) else actor
 
 
 def _prepare_process(spec: RolloutSpec) -> None:

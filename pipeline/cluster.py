@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,9 @@ class RayRollouts:
             return episodes, await resolve(scalars)
         except RayActorError as error:
             await self._revive(engine)
-            raise EngineError(f"rollout engine {engine} died while it ran {len(specs)} episodes of {adapter!r} and was restarted") from error
+            raise EngineError(
+                f"rollout engine {engine} died while it ran {len(specs)} episodes of {adapter!r} and was restarted"
+            ) from error
         finally:
             self._load[engine] -= len(specs)
 
@@ -304,22 +307,16 @@ class Cluster:
     def _start_engine(self, index: int) -> Any:
         config, place = self._config, self._placement
         rollout = config.rollout
-        workers = [
-            start_workers(
-                self._prepared.spec,
-                1,
-                rollout.env_slots,
-                cpus=place.cpus("environment"),
-                scheduling_strategy=place.strategy("environment", index * rollout.env_workers + i),
-            )[0]
-            for i in range(rollout.env_workers)
-        ]
-        self._env_actors += workers
+        names = [f"environment-{uuid.uuid4().hex[:12]}" for _ in range(rollout.env_workers)]
+        for i, name in enumerate(names):
+            strategy = place.strategy("environment", index * rollout.env_workers + i)
+            cpus = place.cpus("environment")
+            self._env_actors += start_workers(self._prepared.spec, 1, rollout.env_slots, cpus=cpus, scheduling_strategy=strategy, name=name)
         return start_rollout(
             rollout_spec(self._prepared),
             cpus=place.cpus("rollout"),
             gpus=place.gpus("rollout"),
-            env_actors=workers,
+            env_actors=names,
             scheduling_strategy=place.strategy("rollout", index),
             max_restarts=-1,
         )

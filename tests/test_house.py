@@ -41,7 +41,9 @@ def modules() -> list[Path]:
 def imports(path: Path) -> set[str]:
     """Names of modules that a file imports anywhere, type-checking blocks left out."""
     tree = ast.parse(path.read_text())
-    skipped = {id(n) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) for n in ast.walk(node)}
+    skipped = {
+        id(n) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) for n in ast.walk(node)
+    }
     found: set[str] = set()
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -76,7 +78,9 @@ def test_light_modules_import_nothing_heavy(module: str) -> None:
 
 def test_import_pipeline_is_quick() -> None:
     code = "import time; t = time.perf_counter(); import pipeline; print(time.perf_counter() - t)"
-    times = [float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout) for _ in range(3)
+    ]
     assert min(times) < 0.3
 
 
@@ -99,7 +103,11 @@ def test_top_level_is_fixed() -> None:
 def test_no_machine_paths_or_package_hosts() -> None:
     pattern = re.compile(r"/(work|farm|root|home)/|pypi\.org|files\.pythonhosted|download\.pytorch|index-url|find-links")
     for path in tracked():
-        if path.suffix in (".py", ".md", ".toml", ".yaml", ".lock", ".cfg", "") and path != Path(__file__).resolve() and path.stat().st_size < 1_000_000:
+        if (
+            path.suffix in (".py", ".md", ".toml", ".yaml", ".lock", ".cfg", "")
+            and path != Path(__file__).resolve()
+            and path.stat().st_size < 1_000_000
+        ):
             for number, line in enumerate(path.read_text(errors="ignore").splitlines(), 1):
                 assert not pattern.search(line), f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
 

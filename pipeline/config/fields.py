@@ -57,14 +57,19 @@ class Setting:
         if "null" in self.kinds and text.lower() in ("null", "none"):
             return None
         if "list" in self.kinds and text not in self.choices:
-            return json.loads(text) if text.startswith("[") else [part for part in text.split(",") if part]
+            if not text.startswith("["):
+                return [part.strip() for part in text.split(",") if part.strip()]
+            try:
+                return json.loads(text)
+            except (ValueError, RecursionError):
+                return text
         if text in self.choices or self.kinds & {"text", "path"}:
             return text
         if "boolean" in self.kinds and text.lower() in ("true", "false"):
             return text.lower() == "true"
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
         return value if isinstance(value, int | float) else text
 

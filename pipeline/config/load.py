@@ -23,6 +23,10 @@ from pipeline.config.rules import Problem, adapter_slots_needed, problems
 from pipeline.errors import ConfigError
 
 _MISSING = object()
+_SWITCHES = ("config", "resume", "dry-run", "help")
+"""Words of the command line that are no settings, for the nearest name."""
+_SHOWN = 80
+"""Characters shown of a refused value."""
 
 
 LEARNING_RATES: Mapping[tuple[bool, bool], float] = {(True, True): 5e-3, (True, False): 1e-3, (False, True): 1e-5, (False, False): 1e-6}
@@ -86,20 +90,24 @@ def config_help() -> str:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """A file's content as nested mappings, and the line of every dotted key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"configuration {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"configuration {path} is not UTF-8 text: {error}") from error
     try:
-        if path.suffix == ".toml":
+        kind = path.suffix.lower()
+        if kind == ".toml":
             tree: Any = tomllib.loads(text)
             lines = dict(_toml_lines(text))
-        elif path.suffix in (".yaml", ".yml", ".json"):
-            tree = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-            lines = {} if path.suffix == ".json" else dict(_yaml_lines(yaml.compose(text), ""))
+        elif kind == ".json":
+            tree, lines = json.loads(text, object_pairs_hook=_once), {}
+        elif kind in (".yaml", ".yml"):
+            tree, lines = yaml.safe_load(text), dict(_yaml_lines(yaml.compose(text), ""))
         else:
             raise ConfigError(f"configuration {path}: unknown kind {path.suffix!r} (known: .toml, .yaml, .yml, .json)")
+    except RecursionError:
+        raise ConfigError(f"configuration {path} is malformed: it is nested without end, sections hold at most two levels") from None
     except (tomllib.TOMLDecodeError, yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"configuration {path} is malformed: {error}") from error
     if tree is None:
@@ -119,11 +127,25 @@ def _toml_lines(text: str) -> Iterator[tuple[str, int]]:
             yield f"{section}.{key[1]}".lstrip("."), number
 
 
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object's content; the standard reader would let the last of two equal keys win in silence."""
+    tree: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in tree:
+            raise ValueError(f"key {key!r} appears twice in one section; join the two")
+        tree[key] = value
+    return tree
+
+
 def _yaml_lines(node: Any, prefix: str) -> Iterator[tuple[str, int]]:
     if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
         for key, value in node.value:
-            name = f"{prefix}{key.value}"
-            yield name, key.start_mark.line + 1
+            name, line = f"{prefix}{key.value}", key.start_mark.line + 1
+            if name in seen:
+                raise ValueError(f"{name!r} appears twice, in lines {seen[name]} and {line}; join the two")
+            seen[name] = line
+            yield name, line
             yield from _yaml_lines(value, f"{name}.")
 
 
@@ -167,6 +189,11 @@ def _apply(tree: dict[str, Any], overrides: Sequence[str], found: list[Problem])
 
 
 def _unknown(path: str, known: Mapping[str, Setting]) -> str:
+    if path in known:
+        section, _, key = path.rpartition(".")
+        return f"write `{key}` in section `{section}`; a file has no dotted names in quotes"
+    if path in _SWITCHES or (near := difflib.get_close_matches(path, _SWITCHES, n=1, cutoff=0.5)):
+        return f"unknown setting; did you mean '--{path if path in _SWITCHES else near[0]}'?"
     candidates = [*known, *{name.rpartition(".")[0] for name in known}]
     near = difflib.get_close_matches(path, candidates, n=1, cutoff=0.6)
     if not near:
@@ -181,7 +208,10 @@ def _validate(tree: dict[str, Any], found: list[Problem], lines: Mapping[str, in
     _take_unknown(tree, Config, "", known, found)
     config: Config | None = None
     try:
-        config = Config.model_validate_json(json.dumps(tree, default=str), strict=True)
+        config = Config.model_validate_json(json.dumps(tree, default=str, ensure_ascii=False).encode(), strict=True)
+    except (RecursionError, UnicodeEncodeError) as error:
+        what = "a value is nested without end" if isinstance(error, RecursionError) else "a value is not UTF-8 text"
+        raise ConfigError(f"{'the command line' if path is None else f'configuration {path}'}: {what}") from None
     except ValidationError as error:
         seen: set[str] = set()
         for detail in error.errors():
@@ -205,7 +235,10 @@ def _take_unknown(tree: dict[str, Any], section: type[Section], prefix: str, kno
             value = tree.pop(key)
             found.append(Problem(name, _MISSING if isinstance(value, dict) else value, _unknown(name, known)))
         elif isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            if isinstance(tree[key], dict):
+            if tree[key] is None:
+                # A YAML section whose every line is commented out.
+                tree[key] = {}
+            elif isinstance(tree[key], dict):
                 _take_unknown(tree[key], info.annotation, f"{name}.", known, found)
             else:
                 found.append(Problem(name, tree.pop(key), "is a section, expected settings in it"))
@@ -237,12 +270,17 @@ def _report(found: Sequence[Problem], lines: Mapping[str, int], path: Path | Non
     texts = []
     for problem in found:
         line = lines.get(problem.path)
-        given = "" if problem.value is _MISSING else f" = {json.dumps(problem.value, default=str)}"
+        given = "" if problem.value is _MISSING else f" = {_shown(problem.value)}"
         place = f" ({path}, line {line})" if line is not None else ""
         texts.append(f"{problem.path}{given}: {problem.message}{place}")
     if len(texts) == 1:
         return texts[0]
     return f"{len(texts)} problems:\n" + "\n".join(f"  {text}" for text in texts)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
 def _drop_defaults(tree: dict[str, Any]) -> None:

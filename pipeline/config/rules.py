@@ -151,6 +151,8 @@ def _algorithm(config: Config) -> Iterator[Problem]:
 
 def _learner(config: Config) -> Iterator[Problem]:
     learner = config.learner
+    if learner.zero_stage == 3 and config.aggregation.prox_mu > 0:
+        yield Problem("learner.zero_stage", 3, "partitions the weights that aggregation.prox_mu compares; allowed with it: 0, 1, 2")
     if learner.mini_batch < learner.workers:
         yield Problem(
             "learner.mini_batch",

@@ -13,7 +13,7 @@ from pipeline.config.base import Section
 class RunConfig(Section):
     """Who this run is."""
 
-    name: str = Field("demo", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Name of the run folder and of the tracked run.")
+    name: str = Field("demo", pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,79}$", description="Name of the run folder and of the tracked run.")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of everything that is drawn: schedule, tasks, episodes, weights.")
     dir: Path = Field(Path("runs"), description="Folder that holds run folders.")
     keep_checkpoints: int = Field(3, ge=1, le=10_000, description="Whole-round checkpoints kept; older ones are deleted.")

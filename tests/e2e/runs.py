@@ -82,7 +82,12 @@ def start(folder: Path, name: str, arguments: Sequence[str] = (), **env: str) ->
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("a") as log:
         process = subprocess.Popen(
-            command(f"--run.name={name}", f"--run.dir={folder}", *arguments), cwd=ROOT, env=environment(**env), stdout=log, stderr=log, text=True
+            command(f"--run.name={name}", f"--run.dir={folder}", *arguments),
+            cwd=ROOT,
+            env=environment(**env),
+            stdout=log,
+            stderr=log,
+            text=True,
         )
     return process, Run(0, "", folder / name)
 

@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_short_demo_learns_and_leaves_a_whole_run_folder(train: Train) -> None:
-    run = train("learns", ["--model.adapter=full", "--federation.rounds=6", "--evaluation.every=0", "--evaluation.greedy=false", "--run.seed=3"], timeout=500)
+    run = train(
+        "learns",
+        ["--model.adapter=full", "--federation.rounds=6", "--evaluation.every=0", "--evaluation.greedy=false", "--run.seed=3"],
+        timeout=500,
+    )
     first, last = run.of("evaluation")
     assert (first["round"], last["round"]) == (0, 6)
     assert first["n"] == last["n"] == 300
@@ -51,7 +55,9 @@ def test_a_short_demo_learns_and_leaves_a_whole_run_folder(train: Train) -> None
 
 @pytest.mark.parametrize("rule", ["product", "factors", "frozen_a", "merge"])
 def test_adapters_train_and_are_averaged(train: Train, rule: str) -> None:
-    run = train(f"lora-{rule}", [*SMALL, "--federation.rounds=2", "--model.adapter=lora", "--learner.lr=0.005", f"--aggregation.rule={rule}"])
+    run = train(
+        f"lora-{rule}", [*SMALL, "--federation.rounds=2", "--model.adapter=lora", "--learner.lr=0.005", f"--aggregation.rule={rule}"]
+    )
     start, end = (load_file(run.folder / "rounds" / f"000{r}" / "state.safetensors") for r in (1, 2))
     moved = {name: float(np.abs(end[name] - start[name]).max()) for name in end}
     changed = "merged." if rule == "merge" else "lora_B"
@@ -65,9 +71,7 @@ def test_adapters_train_and_are_averaged(train: Train, rule: str) -> None:
         assert any(name.startswith("merged.") and np.abs(value).max() > 0 for name, value in end.items())
 
 
-@pytest.mark.parametrize(
-    ("mode", "clients"), [("centralized", {"pooled"}), ("local", {"c001"})], ids=["centralized", "local"]
-)
+@pytest.mark.parametrize(("mode", "clients"), [("centralized", {"pooled"}), ("local", {"c001"})], ids=["centralized", "local"])
 def test_modes_spend_the_same_budget(train: Train, mode: str, clients: set[str]) -> None:
     arguments: Sequence[str] = [*SMALL, "--federation.rounds=1", f"--federation.mode={mode}"]
     if mode == "local":
@@ -83,8 +87,11 @@ def test_nothing_of_the_episodes_leaves_the_client(train: Train) -> None:
     run = train("private", [*SMALL, "--federation.rounds=1", "--run.save_episodes=all"])
     episodes = [json.loads(line) for path in (run.folder / "episodes").glob("train-*.jsonl") for line in path.read_text().splitlines()]
     assert len(episodes) == 32
-    outside = run.output + "".join(p.read_text(errors="ignore") for p in run.folder.rglob("*") if p.is_file() and p.parent.name != "episodes"
-                                   and p.name not in ("episodes.html",))
+    outside = run.output + "".join(
+        p.read_text(errors="ignore")
+        for p in run.folder.rglob("*")
+        if p.is_file() and p.parent.name != "episodes" and p.name not in ("episodes.html",)
+    )
     for episode in episodes:
         assert episode["instruction"] not in outside
         for turn in episode["turns"]:

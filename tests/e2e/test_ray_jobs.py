@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -32,7 +33,6 @@ class Head:
     dashboard: str
     gcs: str
     env: dict[str, str]
-    before: set[int]
 
     def ray(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run the ``ray`` command against this cluster."""
@@ -43,28 +43,38 @@ class Head:
 @pytest.fixture(scope="module")
 def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     folder = tmp_path_factory.mktemp("ray")
-    port, dashboard = free_port(), free_port()
+    port, dashboard, agent, metrics = (free_port() for _ in range(4))
     token = folder / "token"
     env = environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token), RAY_TMPDIR=f"/tmp/ray-fa-{os.getpid()}")
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     token.write_text("a" * 64)
     before = set(psutil.pids())
-    result = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", env, before)
-    started = result.ray(
-        "start", "--head", "--num-cpus=2", f"--port={port}", "--include-dashboard=true", f"--dashboard-port={dashboard}",
-        "--node-ip-address=127.0.0.1", "--object-store-memory=500000000", "--disable-usage-stats",
-    )  # fmt: skip
-    assert started.returncode == 0, started.stdout + started.stderr
-    mine = [p for p in psutil.process_iter(["pid", "cmdline"]) if p.pid not in before and "ray" in " ".join(p.info["cmdline"] or [])]
-    yield result
-    for process in mine:
+    result = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", env)
+    try:
+        started = result.ray(
+            "start", "--head", "--num-cpus=2", f"--port={port}", "--include-dashboard=true", f"--dashboard-port={dashboard}",
+            f"--dashboard-agent-listen-port={agent}", f"--metrics-export-port={metrics}",
+            "--node-ip-address=127.0.0.1", "--object-store-memory=500000000", "--disable-usage-stats",
+        )  # fmt: skip
+        assert started.returncode == 0, started.stdout + started.stderr
+        # The job agent comes up a moment after the head does.
+        hello = ("job", "submit", "--address", result.dashboard, "--", "echo", "hello")
+        wait_for(lambda: result.ray(*hello).returncode == 0, 120, "the job agent to start")
+        yield result
+    finally:
+        stop(env["RAY_TMPDIR"], before)
+
+
+def stop(folder: str, before: set[int]) -> None:
+    """End the cluster whose files are in ``folder``: by its own processes, so that another cluster on this machine is left alone."""
+    mine = [p for p in psutil.process_iter(["pid", "cmdline"]) if p.pid not in before and folder in " ".join(p.info["cmdline"] or [])]
+    below = [child for process in mine for child in process.children(recursive=True)]
+    for process in (*mine, *below):
         try:
-            process.terminate()
+            process.kill()
         except psutil.Error:
             continue
-    _, alive = psutil.wait_procs(mine, timeout=20)
-    for process in alive:
-        process.kill()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def submit(head: Head, name: str, folder: Path, *arguments: str, wait: bool = True) -> subprocess.CompletedProcess[str]:
@@ -98,6 +108,7 @@ def test_a_stopped_job_leaves_no_process_and_a_resumable_run(head: Head, tmp_pat
     submit(head, "halted", tmp_path, *SMALL, "--federation.rounds=100", "--tracking.mlflow=false", wait=False)
     log = tmp_path / "halted" / "metrics.jsonl"
     wait_for(lambda: log.is_file() and '"kind": "round"' in log.read_text(), 180, "the first round of the job")
+    assert actors_of(head)
     head.ray("job", "stop", "--address", head.dashboard, "halted")
     wait_for(lambda: not actors_of(head), 60, "the job's actors to end")
     assert list((tmp_path / "halted" / "rounds").glob("0*/manifest.json"))
@@ -106,10 +117,15 @@ def test_a_stopped_job_leaves_no_process_and_a_resumable_run(head: Head, tmp_pat
 
 
 def actors_of(head: Head) -> list[str]:
-    """Command lines of actor processes started since the cluster was."""
+    """Command lines of this project's actor processes in the cluster."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
-        if process.pid not in head.before and line.startswith(("ray::RolloutActor", "ray::LearnerActor", "ray::EnvironmentActor")):
-            found.append(line)
+        if line.startswith(("ray::RolloutActor", "ray::LearnerActor", "ray::EnvironmentActor")):
+            try:
+                above = [" ".join(parent.cmdline()) for parent in process.parents()]
+            except psutil.Error:
+                continue
+            if any(head.env["RAY_TMPDIR"] in text for text in above):
+                found.append(line)
     return found

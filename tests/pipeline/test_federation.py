@@ -49,11 +49,27 @@ class World:
         self.events.append(f"run {client} {adapter}")
         await asyncio.sleep(self.slow.get(client, 0))
         n = len(specs)
-        scalars = {"episodes": n, "tokens_prompt": 10.0 * n, "tokens_response": n, "success": 0.5, "score": 0.6, "turns": 2.0, "invalid": 0.0}
+        scalars = {
+            "episodes": n,
+            "tokens_prompt": 10.0 * n,
+            "tokens_response": n,
+            "success": 0.5,
+            "score": 0.6,
+            "turns": 2.0,
+            "invalid": 0.0,
+        }
         return [SECRET], scalars
 
     async def update(
-        self, client: str, round: int, epoch: int, seed: int, start: Handle, episodes: Handle, optimizer: Handle | None, anchor: Handle | None
+        self,
+        client: str,
+        round: int,
+        epoch: int,
+        seed: int,
+        start: Handle,
+        episodes: Handle,
+        optimizer: Handle | None,
+        anchor: Handle | None,
     ) -> Trained:
         self.optimizers.append(optimizer)
         if self.broken.get(client, 0) > 0:
@@ -111,7 +127,9 @@ class Kept:
         self.versions: list[Published] = []
         self.optimizers: list[dict[str, Handle]] = []
 
-    async def save(self, version: Published, record: Mapping[str, object], optimizers: Mapping[str, Handle], average: Handle | None) -> None:
+    async def save(
+        self, version: Published, record: Mapping[str, object], optimizers: Mapping[str, Handle], average: Handle | None
+    ) -> None:
         self.versions.append(version)
         self.optimizers.append(dict(optimizers))
 
@@ -126,7 +144,15 @@ def federation(world: World, config: Config | None = None, clients: Sequence[str
     config = config or make_config()
     return (
         Federation(
-            config, lambda r: [work(c, r, config.federation.local_epochs) for c in clients], TASKS, world, world, world, notes, kept, in_flight=2
+            config,
+            lambda r: [work(c, r, config.federation.local_epochs) for c in clients],
+            TASKS,
+            world,
+            world,
+            world,
+            notes,
+            kept,
+            in_flight=2,
         ),
         notes,
         kept,
