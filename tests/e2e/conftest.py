@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.runs import Train, trainer
 
 
-@pytest.fixture()
+@pytest.fixture
 def train(tmp_path: Path) -> Train:
     """Runs the command line in ``tmp_path/runs``."""
     return trainer(tmp_path / "runs")
