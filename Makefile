@@ -16,9 +16,10 @@ help:
 
 $(STAMP): requirements-cpu.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 13) else "fedagent-ray needs Python 3.11 or 3.12, this is %d.%d; set PYTHON=python3.11" % v)'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps -r requirements-cpu.lock
-	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV): about 1 GB, two to six minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps -r requirements-cpu.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
 setup: $(STAMP)

@@ -49,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--temperature", type=float, action="append", help="sampling temperature, 0 is greedy; may be repeated (default: 1 and 0)"
     )
+    evaluate.add_argument("--address", help="Ray cluster to join, or local (default: the run's)")
     evaluate.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     evaluate.set_defaults(command=_eval)
 
@@ -92,7 +93,13 @@ def _eval(args: argparse.Namespace) -> int:
     from pipeline.standalone import evaluate_checkpoint
 
     return evaluate_checkpoint(
-        args.checkpoint, world=args.world, data=args.data, tasks=args.tasks, temperatures=args.temperature or [1.0, 0.0], as_json=args.json
+        args.checkpoint,
+        world=args.world,
+        data=args.data,
+        tasks=args.tasks,
+        temperatures=args.temperature or [1.0, 0.0],
+        as_json=args.json,
+        address=args.address,
     )
 
 

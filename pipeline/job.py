@@ -21,7 +21,7 @@ from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
 from pipeline.errors import FedAgentError
-from pipeline.planning import Prepared, make_plan, print_plan
+from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, print_plan
 from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
 from pipeline.run_folder import RunFolder, new_run_folder
@@ -48,7 +48,10 @@ def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
     spec = world_spec(config.world)
     world = build_world(spec)
     schedule = Schedule(config, world.tasks("train"))
-    lengths = prompt_lengths(config, world, model) if measure_prompts else ()
+    limit = check_fit(config, model, world, schedule)
+    # Loading the tokenizer takes seconds: a run measures its prompts only where the context is tighter than usual.
+    lengths = prompt_lengths(config, world, model) if measure_prompts or limit < DEFAULT_CONTEXT else ()
+    check_prompts(config, lengths, limit)
     plan = make_plan(config, world, schedule, lengths, overlap_report(world))
     return Prepared(config, model, spec, world, schedule, plan)
 

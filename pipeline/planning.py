@@ -5,6 +5,7 @@ Computed without Ray. ``--dry-run`` prints it; the run itself takes its numbers 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,10 +17,12 @@ from actors.placement import Need, needs, totals
 from envs.base import Task, World, WorldSpec
 from pipeline.config import Config
 from pipeline.config.rules import adapter_slots_needed, clients_in_flight
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.models import ModelSource
 from pipeline.schedule import Schedule
 
+DEFAULT_CONTEXT = 4096
+"""Longest prompt plus response, in tokens, where neither model nor configuration says less."""
 ENDED_TURN_SHARE = 0.7
 """Turns of a typical episode as a share of the step limit, where the oracle's plan gives no better number."""
 
@@ -81,13 +84,79 @@ def estimate_tokens(world: World, tasks: Sequence[Task], config: Config, prompt_
     return round(episodes_per_round(config) * min(turns, world.max_steps) * per_turn)
 
 
+def context_limit(config: Config, model: ModelSource) -> int:
+    """Longest prompt plus response of an engine, in tokens. Raises ``DataError`` for a model whose configuration cannot be read."""
+    try:
+        described = json.loads((model.path / "config.json").read_text(encoding="utf-8"))
+        limit = int(described.get("max_position_embeddings", DEFAULT_CONTEXT))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"model {model.name!r}: {model.path / 'config.json'} cannot be read: {error}") from error
+    asked, new = config.rollout.max_context, config.rollout.max_new_tokens
+    if asked is not None and asked > limit:
+        raise ConfigError(f"rollout.max_context = {asked}: model {model.name!r} takes {limit} tokens; allowed: 32 to {limit}")
+    most = min(limit, asked or DEFAULT_CONTEXT)
+    if new >= most:
+        raise ConfigError(f"rollout.max_new_tokens = {new}: no room for a prompt in a context of {most} tokens; allowed: 1 to {most - 1}")
+    return most
+
+
+def check_fit(config: Config, model: ModelSource, world: World, schedule: Schedule) -> int:
+    """Raise ``ConfigError`` where settings do not fit model or world; cheap, so that it comes before anything is loaded.
+
+    Returns the context limit in tokens.
+    """
+    check_heldout(config, world)
+    _ = schedule.owned
+    check_targets(config, model)
+    return context_limit(config, model)
+
+
+def check_heldout(config: Config, world: World) -> None:
+    """Raise ``ConfigError`` where fewer tasks are held out than evaluation asks for."""
+    heldout = len(world.tasks("heldout"))
+    if config.evaluation.tasks > heldout:
+        raise ConfigError(f"evaluation.tasks = {config.evaluation.tasks}: the world holds out {heldout}; allowed: 1 to {heldout}")
+
+
+def check_targets(config: Config, model: ModelSource) -> None:
+    """Raise ``ConfigError`` for LoRA targets that the model's weights do not have, ``DataError`` for weights that cannot be read."""
+    targets = config.model.lora.targets
+    files = sorted(model.path.glob("*.safetensors"))
+    if config.model.adapter != "lora" or not files:
+        return
+    from safetensors import SafetensorError, safe_open
+
+    modules: set[str] = set()
+    for file in files:
+        try:
+            with safe_open(str(file), framework="numpy") as weights:
+                names = list(weights.keys())
+                modules |= {name.removesuffix(".weight") for name in names if len(weights.get_slice(name).get_shape()) == 2}
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"model {model.name!r}: {file} cannot be read ({error}); fetch or write it again") from error
+    if targets == "all-linear":
+        return
+    unknown = [t for t in targets if not any(m == t or m.endswith(f".{t}") for m in modules)]
+    if unknown:
+        known = sorted({m.rpartition(".")[2] for m in modules} - {"embed_tokens"})
+        raise ConfigError(f"model.lora.targets: {', '.join(unknown)} not in model {model.name!r}; allowed: {', '.join(known)}")
+
+
+def check_prompts(config: Config, prompt_tokens: Sequence[int], limit: int) -> None:
+    """Raise ``ConfigError`` where not one of the measured prompts leaves room for a response: every episode would end at once."""
+    if prompt_tokens and min(prompt_tokens) + config.rollout.max_new_tokens > limit:
+        raise ConfigError(
+            f"rollout.max_context = {limit}: the shortest of {len(prompt_tokens)} measured prompts has {min(prompt_tokens)} tokens, the "
+            f"longest {max(prompt_tokens)}, and rollout.max_new_tokens = {config.rollout.max_new_tokens} come on top; "
+            f"allowed: {max(prompt_tokens) + config.rollout.max_new_tokens} or more, or fewer new tokens"
+        )
+
+
 def make_plan(
     config: Config, world: World, schedule: Schedule, prompt_tokens: Sequence[int] = (), overlap: Mapping[str, int] | None = None
 ) -> Plan:
     """The plan. Raises ``ConfigError`` when the world has too few tasks for it."""
-    heldout = len(world.tasks("heldout"))
-    if config.evaluation.tasks > heldout:
-        raise ConfigError(f"evaluation.tasks = {config.evaluation.tasks}: the world holds out {heldout}; allowed: 1 to {heldout}")
+    check_heldout(config, world)
     wanted = needs(config)
     client_tasks = schedule.owned
     covered = schedule.summary()

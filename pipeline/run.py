@@ -18,11 +18,26 @@ USAGE = """python -m pipeline.run [--config FILE] [--section.key VALUE ...] [--d
        python -m pipeline.run --resume RUN_FOLDER [--federation.rounds N] [--resources.* ...]"""
 
 
+class _Once(argparse.Action):
+    """An option of which the last of two would win in silence."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"argument {option}: given twice; give one file, and single settings as --section.key value")
+        setattr(namespace, self.dest, values)
+
+
+def _given(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a path, found an empty word (an unset shell variable?)")
+    return Path(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, or print the plan; returns the exit code."""
     parser = argparse.ArgumentParser(prog="pipeline.run", usage=USAGE, add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", type=Path)
-    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--config", type=_given, action=_Once)
+    parser.add_argument("--resume", type=_given, action=_Once)
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
     options, overrides = parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))
@@ -36,12 +51,24 @@ def run(config_file: Path | None, resume: Path | None, dry_run: bool, overrides:
     """The run behind the command line. Raises ``FedAgentError``."""
     if resume is not None:
         if config_file is not None:
-            raise ConfigError("--resume takes the configuration of the run folder; leave --config out")
+            raise ConfigError("--resume takes the configuration of the run folder; leave --config out, and add overrides as --section.key")
+        if not resume.is_dir():
+            raise CheckpointError(f"--resume {resume}: {'is a file, a run folder is needed' if resume.exists() else 'no such folder'}")
         if not (resume / "config.resolved.json").is_file():
             raise CheckpointError(f"{resume}: not a run folder (no config.resolved.json in it)")
         config = load_resolved(resume / "config.resolved.json", overrides)
     else:
         config = load_config(config_file, overrides)
+
+    from pipeline.preflight import check_cluster, check_resume, check_run_folder, check_world
+
+    check_world(config)
+    if resume is None:
+        check_run_folder(config)
+    else:
+        check_resume(resume, config)
+    if not dry_run:
+        check_cluster(config)
 
     from pipeline.job import plan_job, train_job
 

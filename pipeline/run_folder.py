@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.client import ClientFailure
 from pipeline.config import Config
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def new_run_folder(config: Config) -> RunFolder:
         except FileExistsError:
             continue
         except OSError as error:
-            raise CheckpointError(f"run.dir = {config.run.dir}: cannot make {path}: {error}") from error
+            raise ConfigError(f"run.dir = {config.run.dir}: cannot make {path}: {error}") from error
         return RunFolder(path)
     raise CheckpointError(f"{base} holds 10,000 runs named {config.run.name!r}; choose another --run.name")
 

@@ -16,10 +16,13 @@ from pipeline.config.load import load_resolved
 from pipeline.episodes import Sampling
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.evaluation import Measurement, evaluate
+from pipeline.preflight import check_cluster, check_world
 
 
 def find_checkpoint(path: Path) -> tuple[Path, Checkpoint]:
     """The run folder and the checkpoint of a run folder (its last whole round) or of one of its ``rounds/NNNN``."""
+    if not path.is_dir():
+        raise CheckpointError(f"--checkpoint {path}: {'is a file, a folder is needed' if path.exists() else 'no such folder'}")
     run = path if (path / "config.resolved.json").is_file() else path.parent.parent
     if not (run / "config.resolved.json").is_file():
         raise CheckpointError(f"{path}: neither a run folder nor one of its rounds (no config.resolved.json)")
@@ -29,9 +32,10 @@ def find_checkpoint(path: Path) -> tuple[Path, Checkpoint]:
     return run, found
 
 
-def evaluation_config(run: Path, world: str | None, data: Path | None, tasks: int | None) -> Config:
+def evaluation_config(run: Path, world: str | None, data: Path | None, tasks: int | None, address: str | None = None) -> Config:
     """The run's configuration, pointed at another world or data folder where asked."""
     overrides = [f"--evaluation.tasks={tasks}"] if tasks is not None else []
+    overrides += [f"--resources.address={address}"] if address is not None else []
     config = load_resolved(run / "config.resolved.json", [*overrides, "--tracking.mlflow=false"])
     changes: dict[str, object] = {}
     if world is not None and world != config.world.name:
@@ -44,14 +48,23 @@ def evaluation_config(run: Path, world: str | None, data: Path | None, tasks: in
 
 
 def evaluate_checkpoint(
-    checkpoint: Path, *, world: str | None, data: Path | None, tasks: int | None, temperatures: Sequence[float], as_json: bool
+    checkpoint: Path,
+    *,
+    world: str | None,
+    data: Path | None,
+    tasks: int | None,
+    temperatures: Sequence[float],
+    as_json: bool,
+    address: str | None = None,
 ) -> int:
     """Print success with Wilson 95 % intervals at every temperature; returns the exit code."""
     for temperature in temperatures:
         if not 0 <= temperature <= 5:
             raise ConfigError(f"--temperature {temperature:g}: allowed 0 (greedy) to 5")
     run, found = find_checkpoint(checkpoint)
-    config = evaluation_config(run, world, data, tasks)
+    config = evaluation_config(run, world, data, tasks, address)
+    check_world(config)
+    check_cluster(config)
 
     from actors.placement import connect
     from pipeline.cluster import Cluster

@@ -5,6 +5,7 @@ The one place where the two faces of a world meet: generated data with its short
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import World, WorldSpec, world_names
+from envs.webshop.errors import WebShopDataError
 from pipeline.config import Config, WorldConfig
 from pipeline.errors import ConfigError, DataError
 
@@ -47,7 +49,8 @@ def data_folder(config: WorldConfig) -> Path | None:
     if folder is None:
         return None
     if not folder.expanduser().is_dir():
-        raise DataError(f"{source} = {folder}: no such folder. Point it at the public release, or leave it out to use generated data.")
+        what = "is a file, a folder is needed" if folder.expanduser().exists() else "no such folder"
+        raise DataError(f"{source} = {folder}: {what}. Point it at the public release, or leave it out to use generated data.")
     return folder.expanduser().resolve()
 
 
@@ -72,7 +75,7 @@ def world_spec(config: WorldConfig) -> WorldSpec:
     """
     config = resolve_world(config)
     if config.name not in world_names():
-        raise ConfigError(f"world.name = {config.name!r}: unknown (known: {', '.join(world_names())})")
+        raise unknown_world(config.name)
     if config.name != "webshop":
         return WorldSpec(config.name, {"max_steps": config.max_steps, "heldout": config.heldout, "seed": config.data_seed})
     folder = config.data
@@ -93,12 +96,23 @@ def world_spec(config: WorldConfig) -> WorldSpec:
     )
 
 
+def unknown_world(name: str) -> ConfigError:
+    """The error for a world that is not registered."""
+    near = difflib.get_close_matches(name, world_names(), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"world.name = {name!r}: unknown (known: {', '.join(world_names())}){hint}")
+
+
 def build_world(spec: WorldSpec) -> World:
-    """The world. Raises ``DataError`` for damaged or missing data."""
+    """The world. Raises ``DataError`` for damaged or missing data, ``ConfigError`` for settings that do not fit the data."""
     try:
         return spec.build()
-    except (ValueError, OSError) as error:
+    except (WebShopDataError, OSError) as error:
         raise DataError(f"world {spec.name!r} cannot be built: {error}") from error
+    except ValueError as error:
+        name = str(error).split(maxsplit=1)[0]
+        setting = f"world.{error}" if name in WorldConfig.model_fields else str(error)
+        raise ConfigError(f"{setting} (world {spec.name!r})") from error
 
 
 def world_key(config: Config, world: World) -> str:

@@ -54,7 +54,10 @@ def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
     _drop_defaults(tree)
     found: list[Problem] = []
     _apply(tree, overrides, found)
-    return _validate(tree, found, {}, path)
+    try:
+        return _validate(tree, found, {}, path)
+    except ConfigError as error:
+        raise ConfigError(f"{error}\n(settings of {path} with the command line on top)") from None
 
 
 def resolve(config: Config) -> Config:
