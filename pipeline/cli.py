@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pipeline.errors import ConfigError, DataError, FedAgentError
@@ -60,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     view = commands.add_parser("view", help="write a page that shows episodes turn by turn")
     view.add_argument("path", type=Path, help="run folder, or a file of episodes")
     view.add_argument("--out", type=Path, help="page to write (default: episodes.html beside the episodes)")
-    view.add_argument("--limit", type=int, default=200, help="episodes shown (default: %(default)s)")
+    view.add_argument("--limit", type=_count, default=200, metavar="N", help="episodes shown (default: %(default)s)")
     view.set_defaults(command=_view)
 
     data = commands.add_parser("data", help="write or check data folders")
@@ -106,7 +108,8 @@ def _eval(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace) -> int:
     from pipeline.report import write_report
 
-    print(write_report(_run_folder(args.run)))
+    with writing(args.run):
+        print(write_report(_run_folder(args.run)))
     return 0
 
 
@@ -120,12 +123,17 @@ def _view(args: argparse.Namespace) -> int:
     if not files:
         raise DataError(f"{path}: no episodes; run with --run.save_episodes sample or all")
     out = args.out or (path.with_suffix(".html") if path.is_file() else path / "episodes.html")
-    print(write_view(files, out, limit=args.limit))
+    if out.exists() and (out.is_dir() or out.suffix not in (".html", ".htm")):
+        raise ConfigError(f"--out {out}: exists and is no page (.html); choose another name")
+    with writing(out):
+        print(write_view(files, out, limit=args.limit))
     return 0
 
 
 def _data_webshop(args: argparse.Namespace) -> int:
     if args.check is not None:
+        if args.out is not None:
+            raise ConfigError("--out cannot matter with --check, which writes nothing; leave it out")
         from envs.webshop.check import check_folder
 
         report = check_folder(args.check)
@@ -135,8 +143,10 @@ def _data_webshop(args: argparse.Namespace) -> int:
         raise ConfigError("--generate needs --out DIR")
     from envs.webshop.generate import write
 
+    _fresh_folder(args.out, "generated.json")
     try:
-        write(args.out, n=args.generate, seed=args.seed)
+        with writing(args.out):
+            write(args.out, n=args.generate, seed=args.seed)
     except ValueError as error:
         raise ConfigError(f"--generate {args.generate}: {error}") from error
     print(args.out)
@@ -146,7 +156,9 @@ def _data_webshop(args: argparse.Namespace) -> int:
 def _model_build(args: argparse.Namespace) -> int:
     from pipeline.embedded.build import build
 
-    build(args.out, seed=args.seed)
+    _fresh_folder(args.out, "manifest.json")
+    with writing(args.out):
+        build(args.out, seed=args.seed)
     print(args.out)
     return 0
 
@@ -163,6 +175,32 @@ def _doctor(args: argparse.Namespace) -> int:
     from pipeline.doctor import examine
 
     return examine(quick=args.quick)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within the block, a disk that refuses becomes a ``DataError`` that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}: {error.filename}); choose another place") from error
+
+
+def _fresh_folder(path: Path, mark: str) -> None:
+    """Raise ``ConfigError`` unless ``path`` can become a folder of ours: it is absent, empty, or holds ``mark`` from last time."""
+    place = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
+    if not place.is_dir():
+        raise ConfigError(f"--out {path}: {place} is a file, a folder is needed")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {path}: {place} cannot be written to")
+    if path.is_dir() and any(path.iterdir()) and not (path / mark).is_file():
+        raise ConfigError(f"--out {path}: holds other files; choose an empty or a new folder")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 1")
+    return int(text)
 
 
 def _run_folder(path: Path) -> Path:

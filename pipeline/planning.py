@@ -143,12 +143,15 @@ def check_targets(config: Config, model: ModelSource) -> None:
 
 
 def check_prompts(config: Config, prompt_tokens: Sequence[int], limit: int) -> None:
-    """Raise ``ConfigError`` where not one of the measured prompts leaves room for a response: every episode would end at once."""
-    if prompt_tokens and min(prompt_tokens) + config.rollout.max_new_tokens > limit:
+    """Raise ``ConfigError`` where most of the measured prompts leave no room for a response: episodes end there, without success."""
+    new = config.rollout.max_new_tokens
+    long = sum(tokens + new > limit for tokens in prompt_tokens)
+    if 2 * long > len(prompt_tokens):
         raise ConfigError(
-            f"rollout.max_context = {limit}: the shortest of {len(prompt_tokens)} measured prompts has {min(prompt_tokens)} tokens, the "
-            f"longest {max(prompt_tokens)}, and rollout.max_new_tokens = {config.rollout.max_new_tokens} come on top; "
-            f"allowed: {max(prompt_tokens) + config.rollout.max_new_tokens} or more, or fewer new tokens"
+            f"rollout.max_context = {limit}: {long} of {len(prompt_tokens)} measured prompts do not fit beside "
+            f"rollout.max_new_tokens = {new} (the longest has {max(prompt_tokens)} tokens); "
+            f"choose {max(prompt_tokens) + new} or more, as far as the model allows, "
+            "or fewer new tokens"
         )
 
 

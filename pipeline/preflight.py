@@ -19,6 +19,9 @@ from pipeline.worlds import resolve_world
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer. Ray itself goes on trying for minutes."""
 
+GPU_DEVICES = ("nvidia*", "kfd", "dri", "dxg", "accel*")
+"""Names under /dev that an accelerator's driver makes."""
+
 
 def check_run_folder(config: Config) -> None:
     """Raise ``ConfigError`` where the run's folder cannot be made. Makes nothing."""
@@ -61,8 +64,9 @@ def check_cluster(config: Config) -> None:
     if address is None or address in ("", "local"):
         from actors.placement import check_fit, needs
 
-        # GPUs are counted by Ray alone.
-        check_fit(needs(config), [{"CPU": float(config.resources.cpus or os.cpu_count() or 1), "GPU": float("inf")}])
+        # Where there may be GPUs, Ray alone counts them.
+        gpus = float("inf") if may_have_gpus() else 0.0
+        check_fit(needs(config), [{"CPU": float(config.resources.cpus or os.cpu_count() or 1), "GPU": gpus}])
         return
     if address == "auto" or ("://" in address and not address.startswith("ray://")):
         return
@@ -77,6 +81,11 @@ def check_cluster(config: Config) -> None:
             f"no Ray cluster answers at {source} = {address} ({error.strerror or error}). "
             "Start it (ray start --head), correct the address, or use --resources.address local"
         ) from error
+
+
+def may_have_gpus() -> bool:
+    """Whether anything on this machine looks like an accelerator."""
+    return bool(os.environ.get("CUDA_VISIBLE_DEVICES")) or any(any(Path("/dev").glob(pattern)) for pattern in GPU_DEVICES)
 
 
 def check_resume(folder: Path, config: Config) -> None:
@@ -105,5 +114,5 @@ def check_resume(folder: Path, config: Config) -> None:
         return
     damaged = sorted(path.name for path in rounds.iterdir() if path.name.isdigit()) if rounds.is_dir() else []
     if damaged or max(finished, default=0) >= config.run.checkpoint_every:
-        what = f"none of its rounds {', '.join(damaged)} is whole" if damaged else f"{rounds} is gone, but the log has round {max(finished)}"
+        what = f"none of its rounds {', '.join(damaged)} is whole" if damaged else f"{rounds} is gone, the log has round {max(finished)}"
         raise CheckpointError(f"{folder}: {what}. Restore a round from a copy of the run, or start a new run")

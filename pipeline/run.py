@@ -17,6 +17,12 @@ from pipeline.errors import CheckpointError, ConfigError
 USAGE = """python -m pipeline.run [--config FILE] [--section.key VALUE ...] [--dry-run]
        python -m pipeline.run --resume RUN_FOLDER [--federation.rounds N] [--resources.* ...]"""
 
+OPTIONS = """--config FILE        read settings from a .toml, .yaml or .json file; settings given as --section.key win over it
+--resume RUN_FOLDER  go on after the last whole round, with the run's own configuration
+--dry-run            print the plan (clients, tasks, actors, resources, tokens) and start nothing
+Exit codes: 0 done, 2 configuration, 3 data or model, 4 no room on the cluster, 9 checkpoint,
+130 stopped (can be resumed); others: see pipeline/errors.py."""
+
 
 class _Once(argparse.Action):
     """An option of which the last of two would win in silence."""
@@ -42,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-h", "--help", action="store_true")
     options, overrides = parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))
     if options.help:
-        print(f"usage: {USAGE}\n\nSettings (section.key, default, allowed, meaning):\n\n{config_help()}")
+        print(f"usage: {USAGE}\n\n{OPTIONS}\n\nSettings (section.key, default, allowed, meaning):\n\n{config_help()}")
         return 0
     return guarded(lambda: run(options.config, options.resume, options.dry_run, overrides))
 

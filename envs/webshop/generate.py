@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.webshop import lexicon
+from envs.webshop.catalogue import cache_root
 from envs.webshop.lexicon import ATTRIBUTES, BRANDS, CATEGORIES, COLOURS, PRICES, SIZES, Category
 
 GENERATOR_VERSION = 1
@@ -129,19 +129,13 @@ def catalogue_key(n: int, seed: int) -> str:
     return hashlib.sha256(words.encode("utf-8")).hexdigest()[:12]
 
 
-def default_cache_dir() -> Path:
-    """``FEDAGENT_CACHE``, else ``~/.cache/fedagent``."""
-    return Path(os.environ.get("FEDAGENT_CACHE") or Path.home() / ".cache" / "fedagent")
-
-
 def ensure_generated(cache_dir: Path | str | None, n: int, seed: int) -> Path:
-    """The folder of a generated catalogue under the cache, written on first use.
+    """The folder of a generated catalogue under the cache (``cache_root`` of ``envs.webshop.catalogue``), written on first use.
 
     Safe to call from many processes at once: each writes aside and renames, the first one wins. A folder with a missing or
     changed file is written anew.
     """
-    root = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    target = root / "webshop" / f"generated-{n}-{seed}-{catalogue_key(n, seed)}"
+    target = cache_root(cache_dir) / f"generated-{n}-{seed}-{catalogue_key(n, seed)}"
     if _intact(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -47,8 +47,10 @@ class Setting:
     def allowed(self) -> str:
         """What the value may be, in words."""
         words = [str(choice) for choice in self.choices]
+        words += ["true", "false"] if "boolean" in self.kinds else []
         words += [
-            f"{kind} {self.bounds}".strip() if kind in ("integer", "number", "text") else kind for kind in sorted(self.kinds - {"null"})
+            f"{kind} {self.bounds}".strip() if kind in ("integer", "number", "text") else kind
+            for kind in sorted(self.kinds - {"null", "boolean"})
         ]
         return " | ".join([*words, *(["null"] if "null" in self.kinds else [])])
 

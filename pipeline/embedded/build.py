@@ -45,8 +45,8 @@ class Plan:
     skill: Skill = field(default_factory=Skill)
     recipe: Recipe = field(default_factory=Recipe)
     gates: Gates = field(default_factory=Gates)
-    sisters: tuple[int, ...] = (1001, 1002, 1003, 1004, 1005)
-    lookalikes: tuple[int, ...] = (1006, 1007, 1008)
+    sisters: tuple[int, ...] = tuple(range(1001, 1061))
+    lookalikes: tuple[int, ...] = tuple(range(1101, 1109))
     gate_tasks: int = 300
 
 

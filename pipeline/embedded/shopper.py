@@ -137,11 +137,11 @@ def right_action(wish: Wish, page: Page, history: History) -> tuple[Decision, st
 class Skill:
     """Probabilities of doing the right thing, per decision. ``skip`` leaves an option out; the rest of ``option`` picks another value."""
 
-    search: float = 0.75
+    search: float = 0.80
     row: float = 0.92
-    option: float = 0.57
-    skip: float = 0.20
-    buy: float = 0.68
+    option: float = 0.66
+    skip: float = 0.14
+    buy: float = 0.75
     back: float = 0.90
 
 

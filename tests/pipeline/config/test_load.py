@@ -116,7 +116,7 @@ def test_override_values(words: list[str], path: str, value: Any) -> None:
         (["--learner.lr", "nan"], ["learner.lr", "number"]),
         (["--learner.beta1", "1"], ["learner.beta1 = 1", "at least 0, below 1"]),
         (["--learner.optimizer_state", "kep"], ['"kep"', "reset | keep | average", "did you mean 'keep'"]),
-        (["--tracking.mlflow", "yes"], ['tracking.mlflow = "yes"', "boolean"]),
+        (["--tracking.mlflow", "yes"], ['tracking.mlflow = "yes"', "true | false"]),
         (["--federation.rounds", "null"], ['federation.rounds = "null"', "integer"]),
         (["--run.name", "a b"], ['run.name = "a b"', "matching"]),
         (["--model.name="], ['model.name = ""', "at least 1 character"]),

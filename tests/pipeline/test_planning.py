@@ -1,0 +1,69 @@
+"""Settings against the model and the world: refused before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pipeline.config import Config
+from pipeline.config.load import load_config
+from pipeline.errors import ConfigError, DataError
+from pipeline.models import ModelSource
+from pipeline.planning import check_prompts, check_targets, context_limit
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ModelSource:
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 1024}))
+    names = ("model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.up_proj.weight")
+    save_file({name: np.zeros((2, 2), np.float32) for name in names} | {"norm.weight": np.zeros(2, np.float32)}, tmp_path / "m.safetensors")
+    return ModelSource("tiny", tmp_path, "key")
+
+
+def config(*words: str) -> Config:
+    return load_config(None, words)
+
+
+def test_the_context_is_the_smallest_of_model_setting_and_default(model: ModelSource) -> None:
+    assert context_limit(config(), model) == 1024
+    assert context_limit(config("--rollout.max_context=512"), model) == 512
+    (model.path / "config.json").write_text("{}")
+    assert context_limit(config(), model) == 4096
+
+
+def test_a_context_beyond_the_model_is_refused(model: ModelSource) -> None:
+    with pytest.raises(ConfigError, match=r"rollout\.max_context = 1025: model 'tiny' takes 1024 tokens; allowed: 32 to 1024"):
+        context_limit(config("--rollout.max_context=1025"), model)
+    with pytest.raises(ConfigError, match=r"rollout\.max_new_tokens = 1024: no room .*allowed: 1 to 1023"):
+        context_limit(config("--rollout.max_new_tokens=1024"), model)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"max_position_embeddings": "many"}', '{"max_position_embeddings": null}'])
+def test_a_damaged_model_configuration_is_named(model: ModelSource, text: str) -> None:
+    (model.path / "config.json").write_text(text)
+    with pytest.raises(DataError, match=r"config\.json cannot be read"):
+        context_limit(config(), model)
+
+
+def test_targets_are_modules_of_the_model(model: ModelSource) -> None:
+    check_targets(config("--model.lora.targets=q_proj,up_proj"), model)
+    check_targets(config(), model)
+    with pytest.raises(ConfigError, match="w_proj not in model 'tiny'; allowed: q_proj, up_proj"):
+        check_targets(config("--model.lora.targets=w_proj,q_proj"), model)
+
+
+def test_damaged_weights_are_named(model: ModelSource) -> None:
+    (model.path / "m.safetensors").write_bytes(b"short")
+    with pytest.raises(DataError, match=r"m\.safetensors cannot be read"):
+        check_targets(config(), model)
+
+
+def test_prompts_need_room_for_a_response() -> None:
+    check_prompts(config(), (), 64)
+    check_prompts(config(), (20, 40, 52, 60), 64)
+    with pytest.raises(ConfigError, match=r"3 of 4 measured prompts do not fit beside rollout\.max_new_tokens = 12 .*choose 72 or more"):
+        check_prompts(config(), (20, 53, 55, 60), 64)
