@@ -251,7 +251,7 @@ def load(path: Path, identity: Identity | None = None) -> Checkpoint:
 def _read_whole(path: Path, identity: Identity | None) -> Checkpoint:
     manifest = json.loads((path / MANIFEST).read_text())
     if identity is not None:
-        found, wanted = manifest["identity"], asdict(identity)
+        found, wanted = manifest.get("identity") or {}, asdict(identity)
         different = [
             f"{_MEANING[name]}: checkpoint {found.get(name)}, this run {wanted[name]}" for name in wanted if found.get(name) != wanted[name]
         ]
@@ -311,25 +311,28 @@ def _problem(folder: Path, *, deep: bool) -> str | None:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         if manifest["format"] != FORMAT:
             return f"{MANIFEST} has format {manifest['format']}, expected {FORMAT}"
-        listed = dict(manifest["files"])
+        listed = {str(name): (int(entry["size"]), str(entry["sha256"])) for name, entry in manifest["files"].items()}
+        outside = [name for name in listed if Path(name).is_absolute() or ".." in Path(name).parts]
+        if outside:
+            return f"{MANIFEST} lists {outside[0]!r}, which is not inside the folder"
         for needed in (STATE, RECORD):
             if needed not in listed:
                 return f"{MANIFEST} does not list {needed}"
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{MANIFEST} cannot be read ({error})"
-    for name, entry in listed.items():
+    for name, (size, sha256) in listed.items():
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"
-        if path.stat().st_size != entry["size"]:
-            return f"{name} has {path.stat().st_size} bytes, expected {entry['size']}"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes, expected {size}"
         if deep:
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != entry["sha256"]:
-                return f"{name} has SHA-256 {found[:12]}..., expected {entry['sha256'][:12]}..."
+            if found != sha256:
+                return f"{name} has SHA-256 {found[:12]}..., expected {sha256[:12]}..."
     return None
 
 

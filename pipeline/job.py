@@ -11,9 +11,9 @@ import importlib.metadata
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envs.base import World
 from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest, latest_folder
@@ -83,38 +83,31 @@ def plan_job(config: Config) -> int:
 
 
 def train_job(config: Config, resume: Path | None = None) -> int:
-    """Train; returns the exit code. Raises ``FedAgentError``."""
+    """Train; returns the exit code. Nothing is written before the cluster is known to hold the plan. Raises ``FedAgentError``."""
+    from actors.placement import check_fit as check_cluster_fit
+    from actors.placement import cluster_nodes, connect
+
     prepared = prepare(config)
     config = prepared.config
-    folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
     identity = Identity(config.training_hash(), prepared.model.key, world_key(config, prepared.world))
-    checkpoint = latest(folder.path, identity) if resume is not None else None
+    checkpoint = latest(resume.resolve(), identity) if resume is not None else None
     first = checkpoint.round if checkpoint is not None else 0
-    folder.write_config(config)
-    with RunLog(folder.metrics) as log:
-        start_record = {
-            "kind": "start",
-            "name": config.run.name,
-            "config": config.plain(),
-            "plan": prepared.plan.plain(),
-            "versions": versions(),
-            "command": ["python", "-m", "pipeline.run", *sys.argv[1:]],
-            "resumed_from": first if resume is not None else None,
-        }
-        log.write(start_record)
-        totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
-        closing = Closing(folder, log)
-        with Progress(totals) as progress:
-            try:
-                run_on_ray(prepared, folder, log, progress, start_record, checkpoint, identity, closing)
-                closing.close("finished")
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                closing.close("stopped")
-            except BaseException:
-                closing.close("failed")
-                raise
-            finally:
-                progress.close(closing.words)
+    totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
+    try:
+        with Progress(totals) as progress, stop_signals():
+            progress.phase("starting Ray")
+            with connect(config):
+                check_cluster_fit(prepared.plan.actors, cluster_nodes())
+                folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
+                folder.write_config(config)
+                with RunLog(folder.metrics) as log:
+                    closing = Closing(folder, log)
+                    try:
+                        run_on_ray(prepared, folder, log, progress, first if resume is not None else None, checkpoint, identity, closing)
+                    finally:
+                        progress.close(closing.words)
+    except KeyboardInterrupt:
+        return 130
     return 0 if closing.status == "finished" else 130
 
 
@@ -150,32 +143,41 @@ def run_on_ray(
     folder: RunFolder,
     log: RunLog,
     progress: Progress,
-    start_record: Mapping[str, Any],
+    resumed_from: int | None,
     checkpoint: Checkpoint | None,
     identity: Identity,
     closing: Closing,
 ) -> None:
-    """Connect, place the actors, run the rounds, give everything back."""
-    from actors.placement import connect
+    """Place the actors, run the rounds, give everything back. The log has its end and the folder its report when this returns or raises."""
     from pipeline.cluster import Cluster
 
     config = prepared.config
-    progress.phase("starting Ray")
-    with connect(config), stop_signals():
+    start_record = {
+        "kind": "start",
+        "name": config.run.name,
+        "config": config.plain(),
+        "plan": prepared.plan.plain(),
+        "versions": versions(),
+        "command": ["python", "-m", "pipeline.run", *sys.argv[1:]],
+        "resumed_from": resumed_from,
+    }
+    log.write(start_record)
+    cluster: Cluster | None = None
+    try:
         progress.phase("placing actors")
         cluster = Cluster(prepared, folder.path)
-        try:
-            cluster.tracker.record(start_record)
-            recorder = RunRecorder(config.run, folder, log, cluster.tracker, progress)
-            asyncio.run(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
-            closing.close("finished")
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            closing.close("stopped")
-        except BaseException:
-            closing.close("failed")
-            raise
-        finally:
-            progress.phase("closing")
+        cluster.tracker.record(start_record)
+        recorder = RunRecorder(config.run, folder, log, cluster.tracker, progress)
+        asyncio.run(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
+        closing.close("finished")
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        closing.close("stopped")
+    except BaseException:
+        closing.close("failed")
+        raise
+    finally:
+        progress.phase("closing")
+        if cluster is not None:
             hand_over(folder, cluster.tracker)
             warning = cluster.tracker.finish(closing.status).warning()
             if warning:

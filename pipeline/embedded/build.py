@@ -45,8 +45,8 @@ class Plan:
     skill: Skill = field(default_factory=Skill)
     recipe: Recipe = field(default_factory=Recipe)
     gates: Gates = field(default_factory=Gates)
-    sisters: tuple[int, ...] = tuple(range(1001, 1061))
-    lookalikes: tuple[int, ...] = tuple(range(1101, 1109))
+    sisters: tuple[int, ...] = tuple(range(1001, 1006))
+    lookalikes: tuple[int, ...] = tuple(range(1006, 1009))
     gate_tasks: int = 300
 
 
