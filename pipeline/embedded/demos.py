@@ -27,11 +27,11 @@ from pipeline.embedded.visit import Order, Turn, Visit
 class Amounts:
     """How many turns of each kind. ``price_share`` of the results turns are on pages where the price decides."""
 
-    episodes: int = 60_000
-    results: int = 80_000
-    leaving: int = 12_000
+    episodes: int = 70_000
+    results: int = 70_000
+    leaving: int = 8_000
     price_share: float = 0.25
-    lookalike_share: float = 0.25
+    lookalike_share: float = 0.15
     inverted_share: float = 0.40
     sister_share: float = 0.85
     max_steps: int = 8
@@ -106,7 +106,7 @@ def record(shops: Sequence[Shop], amounts: Amounts, skill: Skill, seed: int, pro
         return _results_turn(shop, rng.choice(shop.tasks), order, price_decides, rng)
 
     def leaving() -> list[Turn]:
-        shop = rng.choice(fakes if rng.random() < 0.75 else [plain()])
+        shop = rng.choice(fakes if rng.random() < 0.5 else [plain()])
         order: Order = "inverted" if rng.random() < amounts.inverted_share else "page"
         return _leaving_turns(shop, rng.choice(shop.tasks), order, rng)
 
