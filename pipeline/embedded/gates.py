@@ -36,7 +36,7 @@ class Gates:
     success: tuple[float, float] = (0.10, 0.30)
     search: float = 0.95
     row: float = 0.87
-    row_shuffled: float = 0.80
+    row_shuffled: float = 0.75
     option: float = 0.85
     buy: float = 0.95
 

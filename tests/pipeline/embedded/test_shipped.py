@@ -14,7 +14,7 @@ import pytest
 from envs.base import World
 from envs.webshop import generate
 from pipeline.embedded import MANIFEST, embedded_path, model_key, read_manifest
-from pipeline.embedded.build import CATALOGUE_SEED, PRODUCTS, WORLD_OPTIONS, Plan, build, embedded_world
+from pipeline.embedded.build import CATALOGUE_SEED, PRODUCTS, WORLD_OPTIONS, Plan, build
 from pipeline.embedded.demos import Amounts
 from pipeline.embedded.gates import GateError, Gates, Measured, Sampler, check, decisions, success_rate
 from pipeline.errors import DataError
@@ -41,7 +41,8 @@ def test_a_damaged_folder_is_refused_by_name(tmp_path: Path) -> None:
     shutil.copytree(embedded_path(), folder)
     read_manifest(folder)
     weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DataError, match=r"model\.safetensors has SHA-256"):
         read_manifest(folder)
     weights.unlink()
@@ -71,13 +72,6 @@ def test_the_weights_decide_as_well_as_the_manifest_says(shipped_model: Any, shi
     assert decisions(sampler, shop_world, tasks[:100], "shuffled")["row"] == pytest.approx(measured["row_shuffled"], abs=0.10)
     # 300 tasks: a standard error of 2.5 points at 24 %
     assert success_rate(sampler, shop_world, tasks[:300], 1.0) == pytest.approx(measured["success"], abs=0.08)
-
-
-def test_it_reads_the_page_of_a_catalogue_it_never_saw(shipped_model: Any, shipped_tokenizer: Any, tmp_path: Path) -> None:
-    other = embedded_world(generate.write(tmp_path / "other", 400, 77), tmp_path)
-    shares = decisions(Sampler(shipped_model, shipped_tokenizer, 0), other, other.tasks("heldout")[:100])
-    assert shares["search"] > 0.95
-    assert shares["row"] > 0.8
 
 
 def test_asking_for_the_folder_imports_no_torch() -> None:
