@@ -6,13 +6,14 @@ state machine, advanced by hand; ``EpisodeDriver`` runs it in a thread. Knows no
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import queue
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from actors.environment import Operation, Outcome, Pool, Reset, Step
 from actors.prompting import Prompter
 from envs.prompts import ParsedAction
 from pipeline.episodes import Episode, EpisodeSpec, Sampling, Stop, Turn
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, FedAgentError
 
 T = TypeVar("T")
 
@@ -243,23 +244,35 @@ class EpisodeLoop:
         )
         if len(job.results) == len(job.specs):
             self._jobs.remove(job)
-            if not job.future.done():
-                job.future.set_result([job.results[i] for i in range(len(job.specs))])
+            _settle(job.future, [job.results[i] for i in range(len(job.specs))])
 
     def _end(self, job: Job, error: BaseException) -> None:
         """Give up a job. Its episodes in flight are dropped as they come back."""
         if job in self._jobs:
             self._jobs.remove(job)
-        if not job.future.done():
-            job.future.set_exception(error)
+        _settle(job.future, error)
 
     def _expire(self) -> None:
         for job in list(self._jobs):
-            if job.deadline is not None and self.clock() > job.deadline:
+            if job.future.cancelled():
+                # Nobody waits for it any more; its episodes in flight are dropped as they come back.
+                self._jobs.remove(job)
+            elif job.deadline is not None and self.clock() > job.deadline:
                 done, total = len(job.results), len(job.specs)
                 self._end(
                     job, EngineError(f"rollout passed its deadline with {done} of {total} episodes finished (adapter {job.adapter!r})")
                 )
+
+
+def _settle(future: Future[list[Episode]], outcome: list[Episode] | BaseException) -> None:
+    """Give a future its outcome, unless another thread has cancelled it."""
+    if future.done():
+        return
+    with contextlib.suppress(InvalidStateError):
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 class EpisodeDriver:
@@ -291,7 +304,7 @@ class EpisodeDriver:
 
         def start() -> None:
             if self._broken is not None:
-                job.future.set_exception(self._refusal())
+                _settle(job.future, self._refusal())
             else:
                 self._loop.submit(job)
 
@@ -303,6 +316,8 @@ class EpisodeDriver:
         future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             if self._broken is not None:
                 future.set_exception(self._refusal())
                 return
@@ -315,6 +330,11 @@ class EpisodeDriver:
         return future
 
     @property
+    def healthy(self) -> bool:
+        """Whether the engine can still be used."""
+        return self._broken is None
+
+    @property
     def running(self) -> int:
         """Episodes in flight."""
         return self._loop.running if self.ready.done() and self._broken is None else 0
@@ -325,7 +345,9 @@ class EpisodeDriver:
         self._thread.join(timeout=60)
 
     def _refusal(self) -> EngineError:
-        return EngineError(f"the rollout engine stopped earlier ({type(self._broken).__name__}: {self._broken}); restart the rollout actor")
+        # A foreign message may quote a prompt: only its kind goes further.
+        cause = f": {self._broken}" if isinstance(self._broken, FedAgentError) else ""
+        return EngineError(f"the rollout engine stopped earlier ({type(self._broken).__name__}{cause}); restart the rollout actor")
 
     def _main(self) -> None:
         try:

@@ -115,6 +115,7 @@ class LearnerGroup:
         self._start_timeout_s, self._timeout_s = start_timeout_s, timeout_s
         self._actors: list[Any] = []
         self._broken = False
+        self._restarting: asyncio.Future[None] | None = None
         self.trained_parameters = 0
 
     def start(self) -> None:
@@ -131,9 +132,11 @@ class LearnerGroup:
             raise
 
     async def restart(self) -> None:
-        """Replace the actors, without blocking the event loop."""
-        self.stop()
-        await asyncio.to_thread(self.start)
+        """Replace the actors, without blocking the event loop. A caller that is cut short leaves the restart running for the next one."""
+        if self._restarting is None or self._restarting.done():
+            self.stop()
+            self._restarting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        await asyncio.shield(self._restarting)
 
     def stop(self) -> None:
         """Kill the actors."""
@@ -198,7 +201,7 @@ class LearnerGroup:
         return list(ray.get(refs))
 
     async def _ensure(self) -> None:
-        if self._broken or not self._actors:
+        if self._broken or not self._actors or (self._restarting is not None and not self._restarting.done()):
             await self.restart()
 
     async def _all(self, refs: list[Any], who: str) -> list[Any]:
@@ -228,7 +231,8 @@ class LearnerGroup:
         shown = (getattr(error, "cause", None) if isinstance(error, RayTaskError) else None) or error
         if isinstance(shown, FedAgentError):
             return shown
-        return LearnerError(f"learner group {self.index} failed {where}: {type(shown).__name__}: {shown}")
+        # Not its text: a foreign message may quote an episode. The traceback, which stays on the client's side, has it.
+        return LearnerError(f"learner group {self.index} failed {where}: {type(shown).__name__}")
 
 
 async def _awaited(ref: Awaitable[Any]) -> Any:

@@ -7,6 +7,7 @@ did not start is never stopped.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -44,7 +45,7 @@ def needs(config: Config) -> tuple[Need, ...]:
     return (
         Need("aggregator", 1, 0.1),
         Need("tracker", 1 if config.tracking.mlflow else 0, 0.05),
-        Need("rollout", config.rollout.engines, res.engine_cpus, res.engine_gpus * config.rollout.tensor_parallel),
+        Need("rollout", config.rollout.engines, res.engine_cpus, res.engine_gpus),
         Need("environment", config.rollout.engines * config.rollout.env_workers, res.env_cpus),
         Need("learner", config.learner.groups * config.learner.workers, res.learner_cpus, res.learner_gpus),
     )
@@ -112,6 +113,7 @@ def connect(config: Config) -> Iterator[bool]:
         yield False
         return
     address = res.address or os.environ.get("RAY_ADDRESS")
+    address = None if address == "local" else address
     runtime_env = {"env_vars": worker_environment(config)}
     common: dict[str, Any] = {
         "logging_level": logging.ERROR,
@@ -141,8 +143,8 @@ def connect(config: Config) -> Iterator[bool]:
 
 
 def worker_environment(config: Config) -> dict[str, str]:
-    """Environment variables of every actor process."""
-    return {
+    """Environment variables of every actor process, less those that a submitted job has set for all its processes already."""
+    wanted = {
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_DEDUP_LOGS": "1",
@@ -153,6 +155,10 @@ def worker_environment(config: Config) -> dict[str, str]:
             if name in os.environ
         },
     }
+    # Ray refuses a driver that names a variable which the submitted job's runtime environment names too.
+    job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR") or "{}")
+    taken = ((job.get("runtime_env") or {}).get("env_vars")) or {}
+    return {name: value for name, value in wanted.items() if name not in taken}
 
 
 class Placement:

@@ -96,6 +96,10 @@ class RolloutActor:
         await asyncio.wrap_future(self._driver.ready)
         return True
 
+    async def healthy(self) -> bool:
+        """False once the engine has failed beyond repair; only a restart of the actor helps then."""
+        return self._driver.healthy
+
     async def publish(self, name: str, state: State) -> None:
         """Make weights available under a name that is never reused."""
         served = state if self._densifier is None else self._densifier.dense(state)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.episodes import EpisodeSpec, Sampling
-from pipeline.errors import LearnerError
+from pipeline.errors import EnvironmentFailure, FedAgentError, LearnerError
 from pipeline.privacy_boundary import check_metrics
 from pipeline.services import EpisodeLogTarget, Handle, Learners, Published, Rollouts, UpdateMeta
 
@@ -99,6 +99,10 @@ async def train_client(
             episodes, scalars = await rollouts.run(specs, adapter, sampling, log(epoch))
             rolled = clock()
             on_batch(scalars)
+            if scalars.get("failed", 0) >= scalars["episodes"]:
+                raise EnvironmentFailure(
+                    f"client {work.client}, round {work.round}, epoch {epoch}: the environment of every episode failed"
+                )
             trained = await learners.update(
                 work.client, work.round, epoch, work.seed + epoch, state, episodes, optimizer, start.state if needs_anchor else None
             )
@@ -114,8 +118,9 @@ async def train_client(
             state, optimizer = trained.state, trained.optimizer
             if epoch + 1 < len(work.epochs):
                 adapter = f"{work.client}-{work.round}-{epoch + 1}-{trained.content}"
-                await rollouts.publish(adapter, state)
+                # Before it is published: a publish that is cut short must be undone too.
                 published.append(adapter)
+                await rollouts.publish(adapter, state)
         delta = await learners.difference(start.state, state)
     finally:
         for name in published:
@@ -139,6 +144,6 @@ def failure(client: str, round: int, errors: Sequence[BaseException]) -> ClientF
     first = errors[0]
     text = "".join(traceback.format_exception(first))
     cause = getattr(first, "cause", None) or first
-    return ClientFailure(
-        client, round, f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1] if str(cause).strip() else ''}", text, len(errors)
-    )
+    # Messages of other errors may quote what an agent saw; they stay on the client's side, in the traceback.
+    shown = (str(cause).strip().splitlines() or [""])[-1] if isinstance(cause, FedAgentError) else "see the client's traceback"
+    return ClientFailure(client, round, f"{type(cause).__name__}: {shown}", text, len(errors))

@@ -77,11 +77,7 @@ class RayRollouts:
     async def drop(self, name: str) -> None:
         """Forget a version everywhere."""
         self._states.pop(name, None)
-        waits = []
-        for engine, loaded in enumerate(self._loaded):
-            task = loaded.pop(name, None)
-            if task is not None and task.done() and task.exception() is None:
-                waits.append(resolve(self._actors[engine].drop.remote(name)))
+        waits = [self._unload(engine, name, task) for engine, loaded in enumerate(self._loaded) if (task := loaded.pop(name, None))]
         for gone in await asyncio.gather(*waits, return_exceptions=True):
             # An engine that died has forgotten everything anyway.
             if isinstance(gone, BaseException) and not isinstance(gone, RayActorError):
@@ -100,12 +96,20 @@ class RayRollouts:
             save = None if log is None else SaveEpisodes(log.path, log.round, log.epoch, log.limit)
             run = self._actors[engine].run.options(num_returns=2)
             episodes, scalars = run.remote(list(specs), adapter, sampling, save, self._deadline_s)
-            return episodes, await resolve(scalars)
+            try:
+                return episodes, await resolve(scalars)
+            except asyncio.CancelledError:
+                # Else the engine would work these episodes off before those of the next attempt.
+                ray.cancel(scalars)
+                raise
         except RayActorError as error:
             await self._revive(engine)
             raise EngineError(
                 f"rollout engine {engine} died while it ran {len(specs)} episodes of {adapter!r} and was restarted"
             ) from error
+        except Exception:
+            await self._restart_if_broken(engine)
+            raise
         finally:
             self._load[engine] -= len(specs)
 
@@ -115,13 +119,32 @@ class RayRollouts:
             await self._ensure(engine, adapter)
         return list(await asyncio.gather(*(resolve(actor.score.remote(prompts, responses, adapter)) for actor in self._actors)))
 
+    async def _unload(self, engine: int, name: str, loading: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.shield(loading)
+        except Exception:
+            return
+        await resolve(self._actors[engine].drop.remote(name))
+
+    async def _restart_if_broken(self, engine: int) -> None:
+        """An engine that failed beyond repair answers, but refuses everything: end it, so that Ray starts it anew."""
+        try:
+            if await resolve(self._actors[engine].healthy.remote()):
+                return
+            ray.kill(self._actors[engine], no_restart=False)
+        except RayActorError:
+            pass
+        await self._revive(engine)
+
     async def _revive(self, engine: int) -> None:
         """Wait until Ray has restarted a dead engine, which then holds no version."""
         self._loaded[engine] = {}
         until = time.monotonic() + self._restart_s
         while True:
             try:
-                await resolve(self._actors[engine].ready.remote())
+                await within(
+                    self._restart_s, resolve(self._actors[engine].ready.remote()), f"rollout engine {engine} to restart", EngineError
+                )
                 return
             except RayActorError as error:
                 if time.monotonic() > until:
@@ -133,13 +156,19 @@ class RayRollouts:
             loaded = self._loaded[engine]
             if name not in loaded:
                 loaded[name] = asyncio.ensure_future(resolve(self._actors[engine].publish.remote(name, self._states[name])))
+            task = loaded[name]
             try:
-                await asyncio.shield(loaded[name])
+                await asyncio.shield(task)
                 return
             except RayActorError:
                 if attempt:
                     raise
                 await self._revive(engine)
+            except Exception:
+                # A refusal is not for ever: the next attempt asks again.
+                if loaded.get(name) is task:
+                    del loaded[name]
+                raise
 
 
 class RayLearners:

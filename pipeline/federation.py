@@ -7,6 +7,7 @@ objects. Nothing waits without a deadline.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from pipeline.errors import AggregationError, EngineError, QuorumError, SelfTest
 from pipeline.evaluation import Measurement, evaluate
 from pipeline.services import AggregatorService, EpisodeLogTarget, Handle, Learners, Published, Rollouts, within
 
-PUBLISH_DEADLINE_S = 300.0
+PUBLISH_DEADLINE_S = 900.0
 AGGREGATE_DEADLINE_S = 600.0
 
 
@@ -160,7 +161,14 @@ class Federation:
         )
         if self.after_update is not None:
             check, self.after_update = self.after_update, None
-            await check(result.state)
+            try:
+                await check(result.state)
+            except SelfTestError:
+                raise
+            except BaseException:
+                # The test was cut short: the next client's update takes it.
+                self.after_update = check
+                raise
         return result
 
     async def report(self, result: ClientResult) -> None:
@@ -174,7 +182,7 @@ class Federation:
     def require_quorum(self, round: int, reported: int, failures: Sequence[ClientFailure], sampled: int) -> None:
         """Raise ``QuorumError`` when fewer than the quorum reported."""
         quorum = self.config.federation.quorum
-        if reported < quorum * sampled or reported == 0:
+        if reported < max(1, math.ceil(quorum * sampled - 1e-9)):
             first = failures[0]
             raise QuorumError(
                 f"round {round}: {reported} of {sampled} clients reported, federation.quorum = {quorum:g} asks for {quorum * sampled:g}. "
@@ -205,11 +213,11 @@ class Federation:
         began = time.monotonic()
         for result in results:
             name = f"{result.meta.client}-{round}-end-{id(result):x}"
-            await self.rollouts.publish(name, result.state)
+            await within(PUBLISH_DEADLINE_S, self.rollouts.publish(name, result.state), f"the engines to load {name}", EngineError)
             try:
                 measured = await self._measure(name, round, self.config.evaluation.temperature, client=result.meta.client)
             finally:
-                await self.rollouts.drop(name)
+                await within(PUBLISH_DEADLINE_S, self.rollouts.drop(name), f"the engines to drop {name}", EngineError)
             self.recorder.record(measured.record())
         return time.monotonic() - began
 

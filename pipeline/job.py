@@ -20,13 +20,14 @@ from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest, l
 from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
-from pipeline.errors import FedAgentError
+from pipeline.errors import EngineError, FedAgentError
 from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, print_plan
 from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
 from pipeline.run_folder import RunFolder, new_run_folder
 from pipeline.runlog import RunLog
 from pipeline.schedule import Schedule
+from pipeline.services import within
 from pipeline.tracking import Tracker
 from pipeline.worlds import build_world, overlap_report, resolve_world, world_key, world_spec
 
@@ -202,13 +203,14 @@ async def run_rounds(
     from pipeline.federation import Federation
 
     config = prepared.config
+    timeout = config.resources.start_timeout_s
     recorder.phase("loading engine and learners")
     await cluster.ready()
     start = await cluster.initial() if checkpoint is None else cluster.restore(checkpoint)
     if config.rollout.self_test:
         recorder.phase("comparing engine and learner")
-        await cluster.self_test_start(start.state)
-    await cluster.rollouts.publish(start.name, start.state)
+        await within(timeout, cluster.self_test_start(start.state), "the comparison of engine and learner", EngineError)
+    await within(timeout, cluster.rollouts.publish(start.name, start.state), "the engines to load the first version", EngineError)
     federation = Federation(
         config=config,
         plan=lambda round: [ClientWork(p.client, round, p.epochs, p.seed) for p in prepared.schedule.plan(round).clients],
@@ -222,6 +224,7 @@ async def run_rounds(
         after_update=cluster.self_test_after if config.rollout.self_test else None,
     )
     if checkpoint is not None:
+        recorder.resume(checkpoint.record)
         federation.optimizers = {client: cluster.put(moments) for client, moments in checkpoint.optimizers.items()}
         federation.average = None if checkpoint.average is None else cluster.put(checkpoint.average)
     await federation.run(start)

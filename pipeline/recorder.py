@@ -11,7 +11,7 @@ from pipeline.client import ClientFailure
 from pipeline.config import RunConfig
 from pipeline.progress import Progress
 from pipeline.run_folder import RunFolder
-from pipeline.runlog import RunLog
+from pipeline.runlog import RunLog, read_history
 from pipeline.services import EpisodeLogTarget
 from pipeline.tracking import Tracker
 
@@ -36,6 +36,11 @@ class RunRecorder:
             self._progress.round(record)
         elif record["kind"] == "evaluation":
             self._progress.evaluation(record)
+
+    def resume(self, record: Mapping[str, object]) -> None:
+        """Keep the record of the round that a checkpoint closes, if the run ended between the two."""
+        if not any(r["round"] == record["round"] for r in read_history(self._folder.metrics).rounds):
+            self.record(record)
 
     def failed(self, failed: ClientFailure) -> None:
         """Keep the traceback of a failed client on the client's side; only its first line goes further."""

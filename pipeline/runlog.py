@@ -178,7 +178,9 @@ def _undone(record: Record, back_to: object) -> bool:
         return True
     if record.get("kind") not in ROUND_KINDS:
         return False
-    return back_to is None or (isinstance(back_to, int) and isinstance(record.get("round"), int) and record["round"] > back_to)
+    # A resume from round 0 begins anew, with its own evaluation before training.
+    last = back_to if isinstance(back_to, int) and back_to > 0 else -1
+    return back_to is None or (isinstance(record.get("round"), int) and record["round"] > last)
 
 
 def _parse(line: bytes) -> Record | None:

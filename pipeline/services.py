@@ -16,6 +16,8 @@ from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import FedAgentError
 
 Handle = Any
+CLEANUP_S = 10.0
+"""Seconds that work has to clean up after its deadline."""
 T = TypeVar("T")
 
 
@@ -117,8 +119,15 @@ class AggregatorService(Protocol):
 
 
 async def within(seconds: float, work: Awaitable[T], who: str, error: type[FedAgentError]) -> T:
-    """``work``'s result, or ``error`` naming who was waited for and how long."""
+    """``work``'s result, or ``error`` naming who was waited for and how long. Work that is cut short has ``CLEANUP_S`` to clean up."""
+    task = asyncio.ensure_future(work)
     try:
-        return await asyncio.wait_for(work, seconds)
-    except TimeoutError:
-        raise error(f"waited {seconds:g} s for {who} without an answer") from None
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            # Not wait_for: it would wait for ever for a clean-up that asks the very actor that hangs.
+            task.cancel()
+            await asyncio.wait({task}, timeout=CLEANUP_S)
+            raise error(f"waited {seconds:g} s for {who} without an answer")
+        return task.result()
+    finally:
+        task.cancel()

@@ -268,6 +268,9 @@ def _engine_arguments(spec: EngineSpec, max_model_len: int, on_cpu: bool, tied: 
         "tensor_parallel_size": spec.tensor_parallel,
         "gpu_memory_utilization": spec.gpu_memory_utilization,
     }
+    if spec.tensor_parallel > 1:
+        # Inside a placement group vLLM would choose Ray, whose executor wants bundles of one GPU each.
+        arguments["distributed_executor_backend"] = "mp"
     if on_cpu:
         arguments["enforce_eager"] = True
         arguments["kv_cache_memory_bytes"] = int(spec.kv_cache_gb * 2**30)

@@ -37,7 +37,7 @@ class GRPO(Algorithm):
         returns = np.array([e.ret for e in kept], np.float32)
         if not np.isfinite(returns).all():
             bad = next(e for e in kept if not np.isfinite(e.ret))
-            raise LearnerError(f"client {bad.client}: an episode of task {bad.task_id!r} has the return {bad.ret}; returns must be finite")
+            raise LearnerError(f"client {bad.client}: an episode has the return {bad.ret}; returns must be finite")
         flat = zero_variance_groups(returns, group_of)
         dropped = set(flat.tolist()) if self.config.drop_zero_variance else set()
         picked = [

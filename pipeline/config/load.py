@@ -49,13 +49,21 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
 
 
 def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """The same for a stored ``config.resolved.json``, which names every setting: only those that differ from their default count as set."""
+    """The same for a stored ``config.resolved.json``, whose every value stands, whatever today's defaults are.
+
+    Only what ``overrides`` name is refused where it cannot matter. Adapter slots follow the clients in flight unless they are named.
+    """
     tree, _ = _read(path)
-    _drop_defaults(tree)
+    given: dict[str, Any] = {}
     found: list[Problem] = []
-    _apply(tree, overrides, found)
+    _apply(given, overrides, found)
+    if given and isinstance(tree.get("rollout"), dict):
+        tree["rollout"]["adapter_slots"] = None
+    for section, values in given.items():
+        _merge(tree, section, values)
+    explicit = frozenset(s.path for s in settings() if _names(given, s.path))
     try:
-        return _validate(tree, found, {}, path)
+        return _validate(tree, found, {}, path, explicit)
     except ConfigError as error:
         raise ConfigError(f"{error}\n(settings of {path} with the command line on top)") from None
 
@@ -206,7 +214,25 @@ def _unknown(path: str, known: Mapping[str, Setting]) -> str:
     return "unknown setting" + (f"; did you mean {near[0]!r}?" if near else "; --help lists all settings")
 
 
-def _validate(tree: dict[str, Any], found: list[Problem], lines: Mapping[str, int], path: Path | None) -> Config:
+def _merge(tree: dict[str, Any], key: str, value: Any) -> None:
+    if isinstance(value, dict) and isinstance(tree.get(key), dict):
+        for name, inner in value.items():
+            _merge(tree[key], name, inner)
+    else:
+        tree[key] = value
+
+
+def _names(tree: Any, path: str) -> bool:
+    for part in path.split("."):
+        if not isinstance(tree, dict) or part not in tree:
+            return False
+        tree = tree[part]
+    return True
+
+
+def _validate(
+    tree: dict[str, Any], found: list[Problem], lines: Mapping[str, int], path: Path | None, explicit: frozenset[str] | None = None
+) -> Config:
     known = {setting.path: setting for setting in settings()}
     _take_unknown(tree, Config, "", known, found)
     config: Config | None = None
@@ -223,7 +249,7 @@ def _validate(tree: dict[str, Any], found: list[Problem], lines: Mapping[str, in
                 seen.add(name)
                 found.append(_bad_value(name, tree, known.get(name), detail["msg"]))
     if config is not None:
-        found.extend(problems(config))
+        found.extend(p for p in problems(config) if explicit is None or not p.idle or p.path in explicit)
     if found or config is None:
         raise ConfigError(_report(found, lines, path))
     return config
@@ -284,13 +310,3 @@ def _report(found: Sequence[Problem], lines: Mapping[str, int], path: Path | Non
 def _shown(value: Any) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
-
-
-def _drop_defaults(tree: dict[str, Any]) -> None:
-    for setting in settings():
-        *sections, key = setting.path.split(".")
-        target: Any = tree
-        for name in sections:
-            target = target.get(name, {}) if isinstance(target, dict) else {}
-        if isinstance(target, dict) and key in target and target[key] == setting.default_json:
-            del target[key]

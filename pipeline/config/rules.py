@@ -20,6 +20,8 @@ class Problem:
     path: str
     value: Any
     message: str
+    idle: bool = False
+    """The value is fine, it only cannot matter."""
 
 
 Rule = Callable[[Config], Iterator[Problem]]
@@ -63,7 +65,7 @@ def is_set(config: Config, path: str) -> bool:
 def _unused(config: Config, because: str, *paths: str) -> Iterator[Problem]:
     for path in paths:
         if is_set(config, path):
-            yield Problem(path, value_of(config, path), f"cannot matter {because}; leave it out")
+            yield Problem(path, value_of(config, path), f"cannot matter {because}; leave it out", idle=True)
 
 
 def _clients(config: Config) -> Iterator[Problem]:

@@ -27,9 +27,9 @@ from pipeline.embedded.visit import Order, Turn, Visit
 class Amounts:
     """How many turns of each kind. ``price_share`` of the results turns are on pages where the price decides."""
 
-    episodes: int = 85_000
-    results: int = 85_000
-    leaving: int = 10_000
+    episodes: int = 70_000
+    results: int = 70_000
+    leaving: int = 8_000
     price_share: float = 0.25
     lookalike_share: float = 0.15
     inverted_share: float = 0.40

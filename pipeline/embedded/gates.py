@@ -81,7 +81,7 @@ def check(measured: Measured, gates: Gates) -> None:
     if missed:
         raise GateError(
             f"the built model misses {len(missed)} gate(s) on {measured.tasks} held-out tasks: {'; '.join(missed)}. "
-            "Build with another --seed, or with more demonstrations (--scale 1.5)"
+            "Build with another seed (--seed), or with half as many demonstrations again (`python -m pipeline.embedded.build --scale 1.5`)"
         )
 
 

@@ -306,7 +306,7 @@ def test_a_broken_engine_fails_running_and_later_jobs_with_the_cause() -> None:
     driver = EpisodeDriver(Broken, LocalPool(GuessWorld(), 4), CountingPrompter())
     with pytest.raises(RuntimeError, match="device lost"):
         driver.submit(specs([1]), "a", SAMPLING).result(timeout=10)
-    with pytest.raises(EngineError, match=r"stopped earlier \(RuntimeError: device lost\)"):
+    with pytest.raises(EngineError, match=r"stopped earlier \(RuntimeError\)"):
         driver.submit(specs([1]), "a", SAMPLING).result(timeout=10)
     driver.close()
 

@@ -13,7 +13,7 @@ def test_needs_follow_the_configuration() -> None:
     config = Config(
         rollout=RolloutConfig(engines=2, env_workers=3, tensor_parallel=2),
         learner=LearnerConfig(groups=2, workers=4),
-        resources=ResourcesConfig(engine_gpus=1, learner_gpus=1),
+        resources=ResourcesConfig(engine_gpus=2, learner_gpus=1),
         tracking=TrackingConfig(mlflow=False),
     )
     by_role = {need.role: need for need in needs(config)}
