@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import logging
 import signal
 import sys
 import time
@@ -88,6 +89,7 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     from actors.placement import check_fit as check_cluster_fit
     from actors.placement import cluster_nodes, connect
 
+    logging.basicConfig(level=config.run.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     prepared = prepare(config)
     config = prepared.config
     identity = Identity(config.training_hash(), prepared.model.key, world_key(config, prepared.world))

@@ -60,15 +60,6 @@ def check_metrics(metrics: Mapping[str, float], who: str = "a client") -> dict[s
     return checked
 
 
-def scrub(metrics: Mapping[str, object]) -> dict[str, float]:
-    """What of ``metrics`` may leave: allow-listed names with finite numbers, the rest dropped silently."""
-    kept: dict[str, float] = {}
-    for name, value in metrics.items():
-        if name in ALLOWED_METRICS and isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value):
-            kept[name] = float(value)
-    return kept
-
-
 def check(update: ClientUpdate, names: Collection[str]) -> None:
     """Raise ``AggregationError`` unless ``update`` holds float32 tensors under ``names`` of the global state and allowed scalars only."""
     who = f"client {update.client}, round {update.round}"

@@ -14,4 +14,4 @@ class EvaluationConfig(Section):
     tasks: int = Field(300, ge=1, le=100_000, description="Held-out tasks used (the first ones of the split).")
     temperature: float = Field(1.0, gt=0, le=5, description="Temperature of the sampled evaluation.")
     greedy: bool = Field(True, description="Also evaluate greedily, before the first round and after the last.")
-    clients: bool = Field(False, description="Also evaluate each client's own parameters at the end of its last visit.")
+    clients: bool = Field(False, description="Also evaluate the last round's clients with their own parameters, before averaging.")

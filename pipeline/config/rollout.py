@@ -38,7 +38,7 @@ class RolloutConfig(Section):
     self_test_tolerance: float | None = Field(
         None, gt=0, le=10, description="Largest accepted log-probability gap. Default: 0.002 for float32, 0.1 for bfloat16."
     )
-    env_workers: int = Field(1, ge=1, le=4096, description="Environment processes.")
+    env_workers: int = Field(1, ge=1, le=4096, description="Environment processes per engine.")
     env_slots: int = Field(256, ge=1, le=65_536, description="Environments per process.")
     env_deadline_s: float = Field(60.0, gt=0, le=3600, description="Seconds that one batch of environment steps may take.")
     env_retries: int = Field(2, ge=0, le=100, description="Fresh attempts of an episode whose environment died or timed out.")

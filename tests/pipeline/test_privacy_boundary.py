@@ -11,7 +11,7 @@ import pytest
 from pipeline.client import LEARNER_MEANS, ROLLOUT_MEANS
 from pipeline.episodes import ClientUpdate
 from pipeline.errors import AggregationError
-from pipeline.privacy_boundary import ALLOWED_METRICS, check, check_metrics, scrub
+from pipeline.privacy_boundary import ALLOWED_METRICS, check, check_metrics
 
 SECRET = "find me a machine washable dress for my daughter"
 
@@ -79,10 +79,6 @@ def test_a_count_that_is_not_a_count_is_refused(count: Any) -> None:
 def test_numpy_numbers_become_plain_floats() -> None:
     assert check_metrics({"success": np.float32(0.5), "episodes": np.int64(3)}) == {"success": 0.5, "episodes": 3.0}
     assert all(type(value) is float for value in check_metrics({"success": np.float32(0.5)}).values())
-
-
-def test_scrub_keeps_what_may_leave() -> None:
-    assert scrub({"success": 0.5, "observation": SECRET, "loss": float("nan"), "turns": SECRET, "kl": 1}) == {"success": 0.5, "kl": 1.0}
 
 
 def test_all_that_clients_report_is_on_the_list() -> None:
