@@ -97,9 +97,10 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     first = checkpoint.round if checkpoint is not None else 0
     totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
     try:
-        with Progress(totals) as progress, stop_signals():
+        with Progress(totals) as progress:
             progress.phase("starting Ray")
-            with connect(config):
+            # After Ray, which puts its own handler in place.
+            with connect(config), stop_signals():
                 check_cluster_fit(prepared.plan.actors, cluster_nodes())
                 folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
                 folder.write_config(config)
