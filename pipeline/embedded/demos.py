@@ -5,8 +5,9 @@ Owns which situations are shown and how often. Three kinds: whole episodes of a 
 product that does not fit and picking another. Knows nothing of tokens.
 
 Demonstrations never use held-out tasks of the embedded catalogue. Most come from sister catalogues (same words, other products and prices).
-Measured: with five sisters the model still picks rows by knowing the products, and on a catalogue it never saw worse than by chance; with
-sixty it reads them, but the same number of updates no longer suffices for the other decisions.
+Measured: with five sisters the model picks rows by knowing the products: 80 % right on shuffled pages of the embedded catalogue (59 % by
+chance), 34-36 % on catalogues it never saw (61-62 % by chance). With a hundred sisters and results pages alone, which leave reading as
+the only way, this model was still at chance after 1000 updates.
 """
 
 from __future__ import annotations
