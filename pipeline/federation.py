@@ -203,7 +203,7 @@ class Federation:
         settings = self.config.evaluation
         temperatures = [settings.temperature] + ([0.0] if settings.greedy and final else [])
         for temperature in temperatures:
-            self.recorder.phase(f"evaluating {version.name} on {len(self.heldout)} held-out tasks")
+            self.recorder.phase(f"evaluating on {len(self.heldout)} held-out tasks")
             measured = await self._measure(version.name, version.round, temperature, client=None)
             self.recorder.record(measured.record())
         return time.monotonic() - began

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import logging
+import os
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
 from pipeline.errors import EngineError, FedAgentError
-from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, print_plan
+from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, notices, print_plan
 from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
 from pipeline.run_folder import RunFolder, new_run_folder
@@ -96,9 +97,15 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     checkpoint = latest(resume.resolve(), identity) if resume is not None else None
     first = checkpoint.round if checkpoint is not None else 0
     totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
+    if resume is not None and first >= config.federation.rounds:
+        print(f"{resume} has finished all its {first} rounds; raise --federation.rounds to go on")
+        return 0
+    joining = config.resources.address or os.environ.get("RAY_ADDRESS")
     try:
         with Progress(totals) as progress:
-            progress.phase("starting Ray")
+            for notice in notices(config):
+                progress.warn(notice)
+            progress.phase(f"joining the Ray cluster at {joining}" if joining and joining != "local" else "starting Ray")
             # After Ray, which puts its own handler in place.
             with connect(config), stop_signals():
                 check_cluster_fit(prepared.plan.actors, cluster_nodes())

@@ -21,6 +21,9 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.models import ModelSource
 from pipeline.schedule import Schedule
 
+EMBEDDED_CATALOGUE = (400, 0)
+"""Products and seed of the generated catalogue that the embedded model was trained on."""
+
 DEFAULT_CONTEXT = 4096
 """Longest prompt plus response, in tokens, where neither model nor configuration says less."""
 ENDED_TURN_SHARE = 0.7
@@ -188,6 +191,33 @@ def make_plan(
     )
 
 
+def federation_words(config: Config) -> str:
+    """Who learns from whose tasks, in words."""
+    federation = config.federation
+    if federation.mode == "centralized":
+        return f"centralized: the tasks of {federation.clients} clients pooled"
+    if federation.mode == "local":
+        return f"local: client {federation.local_client} of {federation.clients} alone"
+    return f"federated: {federation.clients} clients, {federation.clients_per_round} per round"
+
+
+def shared_words(overlap: Mapping[str, int]) -> str:
+    """What the held-out tasks share with the train tasks."""
+    counts = [f"{value:,} {name.replace('_', ' ')}" for name, value in overlap.items() if name not in ("train", "heldout", "train_tasks")]
+    return ", ".join(["no task is trained on", *counts])
+
+
+def notices(config: Config) -> list[str]:
+    """What a user should know before the run and is no error."""
+    world = config.world
+    if config.model.name == "embedded" and (world.data is not None or (world.products, world.data_seed) != EMBEDDED_CATALOGUE):
+        return [
+            "the embedded model knows the products of its own catalogue and solves next to nothing on this one; "
+            "name a real model with --model.name"
+        ]
+    return []
+
+
 def render_plan(plan: Plan, config: Config) -> RenderableType:
     """The plan as tables for a terminal."""
     head = Table(title=f"Plan of run {config.run.name!r}", show_header=False, title_justify="left")
@@ -195,16 +225,20 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
     head.add_column()
     head.add_row("model", f"{config.model.name}, adapter {config.model.adapter}, {config.model.dtype}")
     head.add_row("world", f"{config.world.name}, {plan.tasks_train} train tasks, {plan.tasks_heldout} held out")
-    head.add_row(
-        "federation", f"{config.federation.mode}: {plan.clients} clients, {plan.clients_per_round} per round, {plan.rounds} rounds"
-    )
+    head.add_row("held out", shared_words(plan.overlap))
+    head.add_row("federation", f"{federation_words(config)}, {plan.rounds} rounds")
     head.add_row(
         "algorithm", f"{config.algorithm.name}, {config.algorithm.tasks_per_epoch} tasks x {config.algorithm.group_size} episodes per epoch"
     )
-    head.add_row("aggregation", f"{config.aggregation.rule}, weights {config.aggregation.weighting}")
+    if config.federation.mode == "federated":
+        head.add_row("aggregation", f"{config.aggregation.rule}, weights {config.aggregation.weighting}")
     head.add_row("per round", f"{plan.episodes_per_round} episodes, about {plan.tokens_per_round:,} tokens")
-    head.add_row("whole run", f"{plan.clients_visited} of {plan.clients} clients train, on {plan.tasks_used} different tasks")
-    head.add_row("in flight", f"{plan.in_flight} clients" + (f", {plan.adapter_slots} adapter slots" if plan.adapter_slots else ""))
+    trained = f"{plan.clients_visited} of {plan.clients} clients train, " if config.federation.mode == "federated" else ""
+    head.add_row("whole run", f"{trained}{plan.tasks_used} different tasks")
+    flight = f"{plan.in_flight} client{'s' if plan.in_flight > 1 else ''}"
+    head.add_row("in flight", flight + (f", {plan.adapter_slots} adapter slots" if plan.adapter_slots else ""))
+    for notice in notices(config):
+        head.add_row("[yellow]note[/]", notice)
     actors = Table(title="Actors", title_justify="left")
     for column in ("role", "count", "CPU each", "GPU each"):
         actors.add_column(column, justify="left" if column == "role" else "right")

@@ -7,6 +7,7 @@ what needs model and world is in ``pipeline.planning``. Imports no Ray.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sys
@@ -86,6 +87,20 @@ def check_cluster(config: Config) -> None:
 def may_have_gpus() -> bool:
     """Whether anything on this machine looks like an accelerator."""
     return bool(os.environ.get("CUDA_VISIBLE_DEVICES")) or any(any(Path("/dev").glob(pattern)) for pattern in GPU_DEVICES)
+
+
+def check_same_training(folder: Path, config: Config) -> None:
+    """Raise ``CheckpointError`` naming every setting that decides what is learned and differs from the run's stored configuration."""
+    from pipeline.config.load import load_resolved
+
+    stored, wanted = load_resolved(folder / "config.resolved.json").decisive(), config.decisive()
+    changed = [
+        f"{name}: {json.dumps(stored[name])} there, {json.dumps(wanted[name])} now" for name in wanted if stored[name] != wanted[name]
+    ]
+    if changed:
+        raise CheckpointError(
+            f"{folder}: the training configuration cannot change on resume ({'; '.join(changed)}). Start a new run for that"
+        )
 
 
 def check_resume(folder: Path, config: Config) -> None:

@@ -66,12 +66,13 @@ def run(config_file: Path | None, resume: Path | None, dry_run: bool, overrides:
     else:
         config = load_config(config_file, overrides)
 
-    from pipeline.preflight import check_cluster, check_resume, check_run_folder, check_world
+    from pipeline.preflight import check_cluster, check_resume, check_run_folder, check_same_training, check_world
 
     check_world(config)
     if resume is None:
         check_run_folder(config)
     else:
+        check_same_training(resume, config)
         check_resume(resume, config)
     if not dry_run:
         check_cluster(config)

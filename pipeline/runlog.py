@@ -85,6 +85,8 @@ class History:
     end: Record | None = None
     torn: bool = False
     """The last line was incomplete: the writer was killed, or is writing."""
+    session_seconds: float | None = None
+    """Wall clock of all sessions together; a session that was killed counts up to its last record. None when times are missing."""
     superseded: int = field(default=0)
     """Records dropped because a resume went back before them."""
 
@@ -153,8 +155,30 @@ def read_history(path: Path) -> History:
         rounds=sorted(of("round"), key=lambda r: int(r["round"])),
         end=ends[-1] if ends else None,
         torn=torn,
+        session_seconds=_session_seconds(records),
         superseded=superseded,
     )
+
+
+def _session_seconds(records: Sequence[Record]) -> float | None:
+    sessions: list[list[Record]] = []
+    for record in records:
+        if record.get("kind") == "start":
+            sessions.append([record])
+        elif sessions:
+            sessions[-1].append(record)
+    total = 0.0
+    for session in sessions:
+        told = session[-1].get("seconds") if session[-1].get("kind") == "end" else None
+        if isinstance(told, int | float):
+            total += told
+            continue
+        try:
+            first, last = (datetime.datetime.fromisoformat(str(r["time"])) for r in (session[0], session[-1]))
+            total += (last - first).total_seconds()
+        except (KeyError, ValueError, TypeError):
+            return None
+    return total if sessions else None
 
 
 def jsonable(value: Any) -> Any:

@@ -73,10 +73,12 @@ class Config(Section):
     def training_hash(self) -> str:
         """Hash of all that decides what is learned. Where the run lives, how it is measured, how long it goes on and what it may use of the
         machine do not count."""
+        return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def decisive(self) -> dict[str, Any]:
+        """The settings behind ``training_hash``, as JSON values by dotted name."""
         plain = self.plain()
-        decisive = {
-            section: {name: value for name, value in plain[section].items() if f"{section}.{name}" not in FREE_SETTINGS}
-            for section in ("model", "world", "federation", "rollout", "learner", "algorithm", "aggregation")
-        }
-        decisive["run"] = {"seed": self.run.seed}
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+        chosen: dict[str, Any] = {"run.seed": self.run.seed}
+        for section in ("model", "world", "federation", "rollout", "learner", "algorithm", "aggregation"):
+            chosen.update({path: value for name, value in plain[section].items() if (path := f"{section}.{name}") not in FREE_SETTINGS})
+        return chosen

@@ -328,7 +328,7 @@ def _failures(history: History, folder: Path) -> list[Failure]:
 
 
 def _totals(history: History) -> dict[str, float | None]:
-    """Sums over rounds; None for what no round recorded. ``seconds`` is the run's own where it ended, else the rounds'."""
+    """Sums over rounds; None for what no round recorded. ``seconds`` is the wall clock of all sessions, else the rounds'."""
 
     def total(key: str) -> float | None:
         values = [v for r in history.rounds if (v := _number(r.get(key))) is not None]
@@ -336,10 +336,8 @@ def _totals(history: History) -> dict[str, float | None]:
 
     totals = {key: total(key) for key in ("episodes", "tokens", "bytes_up", "bytes_down", "seconds")}
     totals["round_seconds"] = totals["seconds"]
-    ended = _number((history.end or {}).get("seconds"))
-    # A resumed process knows its own seconds alone.
-    if ended is not None and len(history.starts) == 1:
-        totals["seconds"] = ended
+    if history.session_seconds is not None:
+        totals["seconds"] = history.session_seconds
     totals["heldout_episodes"] = sum(rate.n for e in history.evaluations if (rate := _rate(e))) or None
     return totals
 

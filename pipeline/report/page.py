@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -49,7 +49,12 @@ def _head(data: ReportData, episodes_page: str | None) -> str:
     if federation:
         facts.append(f"{federation.get('mode', 'federated')} {str(algorithm.get('name', '')).upper()}".strip())
         clients = f"{federation.get('clients', '?')} clients"
-        if federation.get("clients_per_round") not in (None, federation.get("clients")):
+        mode = federation.get("mode", "federated")
+        if mode == "centralized":
+            clients = f"the tasks of {clients} pooled"
+        elif mode == "local":
+            clients = f"client {federation.get('local_client', 0)} of {clients} alone"
+        elif federation.get("clients_per_round") not in (None, federation.get("clients")):
             clients += f", {federation['clients_per_round']} per round"
         facts.append(clients)
     if world.get("name"):
@@ -144,7 +149,7 @@ def _clients(data: ReportData, tables: Tables) -> str:
     head += ["Own, held-out"] if own else []
     header = "".join(f'<th><button type="button">{h}</button></th>' for h in head)
     rows = "".join(_client_row(c, own) for c in data.clients[:MAX_CLIENT_ROWS])
-    note = "Success of training episodes at the first and last visit; touch a heading to sort."
+    note = "Success of training episodes at the first and last visit; click a heading to sort."
     if len(data.clients) > MAX_CLIENT_ROWS:
         note += f" The first {MAX_CLIENT_ROWS} of {len(data.clients)} clients; the CSV file has all."
     body = f'<div class="scroll"><table class="sortable"><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -208,8 +213,9 @@ def _time(data: ReportData, tables: Tables) -> str:
         parts.append(f'<span class="part b{i % 8}" style="flex-grow:{share:.4f}" data-tip="{tip}"></span>')
         keys.append(f'<span class="key"><span class="swatch b{i % 8}"></span>{escape(phase)} {duration(seconds)}</span>')
     wall = data.totals.get("round_seconds")
-    note = f"Seconds of work, summed over clients. Clients roll out and train side by side, so that the sum ({duration(total)}) can exceed "
-    note += "the rounds' wall clock" + (f" ({duration(wall)})." if wall is not None else ".")
+    note = "Seconds of work, summed over clients."
+    if wall is not None and total > 1.05 * wall:
+        note += f" Clients roll out and train side by side: the sum ({duration(total)}) exceeds the rounds' wall clock ({duration(wall)})."
     colors = [i % 8 for i in range(len(data.phases))]
     drawn = [stacked_columns(data.columns, data.phases, colors, w, h, "Seconds per round and phase") for w, h in ((940, 240), (350, 220))]
     body = f'<div class="stack">{"".join(parts)}</div><p class="legend">{"".join(keys)}</p>{both_widths(*drawn)}{_note(note, "time")}'
@@ -226,8 +232,12 @@ def _signals(data: ReportData, tables: Tables) -> str:
         caption = f"<b>{escape(chart.title)}</b><span>{last}</span><small>{escape(unit) or '&nbsp;'}</small>"
         figures.append(f"<figure><figcaption>{caption}</figcaption>{line_chart(chart, 300, 130)}{_csv(chart.id)}</figure>")
     first, rest = "".join(figures[:MAIN_SIGNALS]), "".join(figures[MAIN_SIGNALS:])
+    spikes = (
+        "The KL is an estimate per token (algorithm.kl_estimator): where the policy has all but given up a token that the anchor liked, "
+        "a few tokens can lift the mean of a whole round. It is weighted by algorithm.kl_coef, and gradients are clipped."
+    )
     more = f'<details><summary>More signals</summary><div class="grid3">{rest}</div></details>' if rest else ""
-    return section("signals", "Learning signals by round", f'<div class="grid3">{first}</div>{more}')
+    return section("signals", "Learning signals by round", f'<div class="grid3">{first}</div><p class="note">{escape(spikes)}</p>{more}')
 
 
 def _failures(data: ReportData) -> str:
@@ -261,11 +271,17 @@ def _cost(data: ReportData) -> str:
         ("Seed", "not recorded" if seed is None else str(seed)),
         ("Resumed", ", ".join(resumed) or "no"),
     ]
+    overlap = (start.get("plan") or {}).get("overlap") or {}
+    pairs += [(f"Overlap of splits: {str(name).replace('_', ' ')}", f"{value:,}") for name, value in overlap.items()]
     versions = [(str(k), str(v)) for k, v in (start.get("versions") or {}).items()]
-    command = start.get("command") or "python -m pipeline.run --config config.resolved.json"
-    shown = shlex.join(str(c) for c in command) if isinstance(command, list) else str(command)
+    shown = "\n".join(_command(s) for s in data.history.starts) or _command({})
     body = f'<div class="two">{facts("Cost", pairs)}{facts("Versions", versions) if versions else ""}</div>'
     return section("cost", "What it took", f"{body}<h3 class='gap'>Command</h3><pre>{escape(shown)}</pre>")
+
+
+def _command(start: Mapping[str, Any]) -> str:
+    command = start.get("command") or "python -m pipeline.run --config config.resolved.json"
+    return shlex.join(str(c) for c in command) if isinstance(command, list) else str(command)
 
 
 def _configuration(data: ReportData) -> str:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pipeline.config import Config
+from pipeline.config import Config, FederationConfig, ModelConfig, WorldConfig
 from pipeline.config.load import load_config
 from pipeline.errors import ConfigError, DataError
 from pipeline.models import ModelSource
-from pipeline.planning import check_prompts, check_targets, context_limit
+from pipeline.planning import EMBEDDED_CATALOGUE, check_prompts, check_targets, context_limit, federation_words, notices
 
 
 @pytest.fixture
@@ -67,3 +67,25 @@ def test_prompts_need_room_for_a_response() -> None:
     check_prompts(config(), (20, 40, 52, 60), 64)
     with pytest.raises(ConfigError, match=r"3 of 4 measured prompts do not fit beside rollout\.max_new_tokens = 12 .*choose 72 or more"):
         check_prompts(config(), (20, 53, 55, 60), 64)
+
+
+def test_the_embedded_model_on_data_it_does_not_know_is_announced(tmp_path: Path) -> None:
+    assert notices(Config()) == []
+    (found,) = notices(Config(world=WorldConfig(data=tmp_path)))
+    assert "--model.name" in found
+    assert notices(Config(world=WorldConfig(data_seed=5)))
+    assert not notices(Config(world=WorldConfig(data=tmp_path), model=ModelConfig(name="smollm2-135m")))
+
+
+def test_the_catalogue_that_the_embedded_model_knows_is_the_default_one() -> None:
+    from pipeline.embedded import embedded_path, read_manifest
+
+    catalogue = read_manifest(embedded_path())["catalogue"]
+    assert (catalogue["products"], catalogue["seed"]) == EMBEDDED_CATALOGUE == (WorldConfig().products, WorldConfig().data_seed)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("centralized", "8 clients pooled"), ("local", "client 0 of 8 alone"), ("federated", "4 per round")]
+)
+def test_modes_in_words(mode: str, words: str) -> None:
+    assert words in federation_words(Config(federation=FederationConfig.model_validate({"mode": mode})))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.load import load_config
+from pipeline.config import Config
+from pipeline.config.load import load_config, resolve
 from pipeline.errors import CheckpointError, ConfigError, DataError, PlacementError
-from pipeline.preflight import check_cluster, check_resume, check_run_folder, check_world
+from pipeline.preflight import check_cluster, check_resume, check_run_folder, check_same_training, check_world
+from pipeline.run_folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +113,13 @@ def test_a_damaged_log_is_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 1: not a JSON object"):
         check_resume(tmp_path, load_config())
     assert (tmp_path / "metrics.jsonl").read_bytes() == b"garbage\n{}\n"
+
+
+def test_a_resume_names_what_may_not_change(tmp_path: Path) -> None:
+    stored = resolve(Config())
+    RunFolder(tmp_path).write_config(stored)
+    free = stored.model_copy(update={"federation": stored.federation.model_copy(update={"rounds": 99})})
+    check_same_training(tmp_path, free)
+    other = stored.model_copy(update={"learner": stored.learner.model_copy(update={"lr": 0.5})})
+    with pytest.raises(CheckpointError, match=r"training configuration cannot change on resume \(learner.lr: 0.005 there, 0.5 now\)"):
+        check_same_training(tmp_path, other)

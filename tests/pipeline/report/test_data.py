@@ -39,12 +39,20 @@ def test_totals_are_sums_over_rounds_and_none_where_nothing_was_recorded(tmp_pat
     assert bare.totals["tokens"] is None
 
 
-def test_a_resumed_run_counts_its_rounds_seconds(tmp_path: Path) -> None:
-    lines = [{"kind": "start"}, {"kind": "round", "round": 1, "seconds": 10.0}, {"kind": "start", "resumed_from": 1}]
-    data = read_report(
-        write(tmp_path, *lines, {"kind": "round", "round": 2, "seconds": 12.0}, {"kind": "end", "status": "finished", "seconds": 15.0})
-    )
-    assert data.totals["seconds"] == 22.0
+def test_a_resumed_run_counts_the_wall_clock_of_every_session(tmp_path: Path) -> None:
+    killed = [
+        {"kind": "start", "time": "2026-11-02T12:00:00+00:00"},
+        {"kind": "round", "round": 1, "seconds": 10.0, "time": "2026-11-02T12:00:11+00:00"},
+    ]
+    resumed = [
+        {"kind": "start", "resumed_from": 1, "time": "2026-11-02T13:00:00+00:00"},
+        {"kind": "round", "round": 2, "seconds": 12.0, "time": "2026-11-02T13:00:13+00:00"},
+        {"kind": "end", "status": "finished", "seconds": 15.0, "time": "2026-11-02T13:00:16+00:00"},
+    ]
+    # The killed session counts up to its last record, the other one as it says itself.
+    data = read_report(write(tmp_path, *killed, *resumed))
+    assert data.totals["seconds"] == 11.0 + 15.0
+    assert data.totals["round_seconds"] == 22.0
 
 
 def test_clients_and_failures_are_counted(tmp_path: Path) -> None:
