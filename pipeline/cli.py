@@ -29,9 +29,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Run ``work``; turn a ``FedAgentError`` into a message and its exit code."""
+    """Run ``work``; turn a ``FedAgentError`` into a message and its exit code, and a missing library into what to install."""
     try:
         return work()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("pipeline", "actors", "envs"):
+            raise
+        print(
+            f"{error.name} is not installed for {sys.executable}: run make setup, then source .venv/bin/activate (or use .venv/bin/python)",
+            file=sys.stderr,
+        )
+        return 1
     except FedAgentError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code

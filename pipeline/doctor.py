@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
+from envs.base import world_names
 from pipeline.config import LoraConfig, WorldConfig
 from pipeline.errors import FedAgentError
 from pipeline.worlds import DATA_VARIABLES, data_folder
@@ -113,7 +114,10 @@ def job_server() -> Finding:
 def data_folders() -> list[Finding]:
     """Public data, where the variables point at any."""
     found = []
-    for world, variable in DATA_VARIABLES.items():
+    for world in world_names():
+        variable = DATA_VARIABLES.get(world)
+        if variable is None:
+            continue
         if not os.environ.get(variable):
             found.append(Finding(variable, "ok", "not set: generated data are used"))
             continue
@@ -162,8 +166,10 @@ def probe_deepspeed() -> Finding:
     episodes = [Episode("t", "c", "default", "a", (turn,), ret, 0.0, ret > 0, "done") for ret in (0.0, 10.0)]
     result = worker.update(UpdateRequest("doctor", 0, 0, 0), initial_state(path, model, 0), episodes)
     moved = result.report.metrics["update_norm"] > 0
-    detail = f"starts in {loaded - began:.1f} s, one step on {worker.device} in {time.monotonic() - loaded:.1f} s"
-    return Finding("deepspeed", "ok" if moved else "problem", detail, "" if moved else "a step changed nothing: check the versions above")
+    detail = f"starts in {loaded - began:.1f} s, one step on {worker.device} in {time.monotonic() - loaded:.2f} s"
+    return Finding(
+        "deepspeed step", "ok" if moved else "problem", detail, "" if moved else "a step changed nothing: check the versions above"
+    )
 
 
 def probe_agreement() -> Finding:
@@ -193,7 +199,7 @@ def probe_agreement() -> Finding:
     engine.close()
     status = "ok" if gap <= AGREEMENT_TOLERANCE else "problem"
     advice = "" if status == "ok" else "training would be unsound: use --rollout.backend transformers and report the versions above"
-    return Finding("vllm = learner", status, f"largest log-probability gap {gap:.1e}", advice)
+    return Finding("engine = learner", status, f"largest log-probability gap {gap:.1e}", advice)
 
 
 def probe_ray() -> Finding:

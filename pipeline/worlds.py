@@ -79,6 +79,8 @@ def world_spec(config: WorldConfig) -> WorldSpec:
     if config.name != "webshop":
         return WorldSpec(config.name, {"max_steps": config.max_steps, "heldout": config.heldout, "seed": config.data_seed})
     folder = config.data
+    if folder is None and config.human_goals:
+        raise ConfigError("world.human_goals = true: generated data have no human goals; set WEBSHOP_DATA or world.data to public data")
     if folder is None:
         from envs.webshop.generate import ensure_generated
 

@@ -31,7 +31,7 @@ def test_doctor_finds_a_working_installation() -> None:
     done = fedagent("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no problems" in done.stdout
-    for check in ("vllm = learner", "deepspeed", "ray job server", "WEBSHOP_DATA"):
+    for check in ("engine = learner", "deepspeed step", "ray job server", "WEBSHOP_DATA"):
         assert check in done.stdout
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
+from pipeline.cli import guarded, main
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -68,3 +68,17 @@ def test_a_page_does_not_replace_what_is_no_page(tmp_path: Path, capsys: pytest.
     code, text = refused(["view", str(tmp_path / "metrics.jsonl"), "--out", str(tmp_path / "metrics.jsonl")], capsys)
     assert (code, "is no page" in text) == (2, True)
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
+
+
+def test_a_missing_library_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        raise ModuleNotFoundError("No module named 'gymnasium'", name="gymnasium")
+
+    assert guarded(work) == 1
+    assert "gymnasium is not installed" in capsys.readouterr().err
+
+    def ours() -> int:
+        raise ModuleNotFoundError("No module named 'envs.gone'", name="envs.gone")
+
+    with pytest.raises(ModuleNotFoundError):
+        guarded(ours)

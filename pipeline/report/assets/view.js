@@ -33,7 +33,7 @@
   function list() {
     shown = data.episodes.map((episode, index) => [episode, index]).filter(([episode]) => matches(episode));
     byId("count").textContent = `${shown.length} of ${data.episodes.length} episodes`
-      + (data.total > data.episodes.length ? `, an even selection of ${data.total}` : "")
+      + (data.total > data.episodes.length ? `, an even selection of ${data.total} (fedagent view --limit shows more)` : "")
       + `; ${shown.filter(([e]) => e.success).length} successful`;
     byId("list").replaceChildren(...shown.map(([episode, index], place) => {
       const button = make("button", "",
@@ -96,13 +96,13 @@
     }
     const chips = [
       make("span", episode.success ? "chip yes" : "chip no", episode.success ? "success" : "no success"),
-      ...[["score", fixed(episode.score, 2)], ["return", plain(episode.ret)], ["client", episode.client], ["round", episode.round],
+      ...[["score", fixed(episode.score, 2)], ["return", plain(episode.ret)], [episode.client === "heldout" ? "tasks" : "client", episode.client === "heldout" ? "held out" : episode.client], ["round", episode.round],
         episode.client === "heldout" ? ["decoding", episode.epoch ? "greedy" : "sampled"] : ["local epoch", episode.epoch], ["world", episode.variant], ["adapter", episode.adapter], ["ended", episode.stop],
         ["retries", episode.retries || null], ["turns", episode.turns.length]]
         .filter(([, value]) => has(value)).map(([name, value]) => make("span", "chip", `${name} ${value}`)),
     ];
-    const head = make("div", "card", make("h2", "", `Task ${episode.task_id ?? "?"}`),
-      make("p", "task-text", episode.instruction ?? ""), make("p", "chips", ...chips));
+    const head = make("div", "card", make("h2", "", episode.instruction || `Task ${episode.task_id ?? "?"}`),
+      make("p", "task-text", `task ${episode.task_id ?? "?"}`), make("p", "chips", ...chips));
     const last = has(episode.final_observation)
       ? [make("div", "card turn", make("h3", "", "After the last turn"), make("pre", "", episode.final_observation))] : [];
     byId("episode").replaceChildren(steps(), head, ...episode.turns.map(turn), ...last);
