@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
+from envs.variants import DEFAULT, Family, Probe, Variant, checked
+
 Split = Literal["train", "heldout"]
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -51,10 +53,13 @@ class World(ABC):
 
     Building a world may be expensive (it loads a catalogue or an index); ``make`` must be cheap, so that one world per
     process serves any number of environments.
+
+    A variant is named by its text form (``envs.variants``) or by a name given to it with ``define``.
     """
 
     name: ClassVar[str]
-    variants: ClassVar[tuple[str, ...]] = ("default",)
+    families: ClassVar[Mapping[str, Family]] = {}
+    """Ways in which this world can be perturbed, by name."""
     max_steps: int
 
     @abstractmethod
@@ -62,12 +67,42 @@ class World(ABC):
         """All tasks of a split, in a stable order."""
 
     @abstractmethod
-    def make(self, variant: str = "default") -> TextEnv:
+    def make(self, variant: str | Variant = DEFAULT) -> TextEnv:
         """A fresh environment. Raises ``ValueError`` for a variant that this world does not offer."""
 
     @abstractmethod
-    def oracle(self, task: Task) -> list[str]:
-        """A list of actions that solves the task in the unperturbed world."""
+    def oracle(self, task: Task, variant: str | Variant = DEFAULT) -> list[str]:
+        """A list of actions that solves the task in that form of the world; empty where none is known within the step limit."""
+
+    def probe(self, variant: str | Variant = DEFAULT) -> Probe:
+        """What that form of the world answers to fixed questions: the ground on which variants are compared."""
+        return Probe()
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Text forms of all variants at full severity; per-client families appear without a member."""
+        return (
+            DEFAULT,
+            *(
+                str(Variant(family.name, member))
+                for family in self.families.values()
+                for member in (("",) if family.per_client else family.members)
+            ),
+        )
+
+    def define(self, variants: Mapping[str, Variant]) -> None:
+        """Give names to variants, for instance those of a federation's clients. Raises ``ValueError`` for one that is not offered."""
+        self._defined = {**self._names(), **{name: checked(variant, self.families, self.name) for name, variant in variants.items()}}
+
+    def variant(self, variant: str | Variant) -> Variant:
+        """The variant behind a name, a text form or itself, with its member filled in. Raises ``ValueError`` for one not offered."""
+        if isinstance(variant, str):
+            variant = self._names().get(variant) or Variant.parse(variant)
+        return checked(variant, self.families, self.name)
+
+    def _names(self) -> dict[str, Variant]:
+        names: dict[str, Variant] = getattr(self, "_defined", {})
+        return names
 
     def overlap(self) -> Mapping[str, int]:
         """Counts of what the held-out tasks share with the train tasks (for instance products), by kind."""
@@ -76,18 +111,24 @@ class World(ABC):
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """How to build a world, small enough to send to another process."""
+    """How to build a world, small enough to send to another process. ``variants`` are defined in it by name."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    variants: Mapping[str, Variant] = field(default_factory=dict)
 
     def build(self) -> World:
         """The world. Raises ``ValueError`` for an unknown name, and whatever the world raises for its options."""
-        return make_world(self.name, **self.options)
+        world = make_world(self.name, **self.options)
+        world.define(self.variants)
+        return world
 
 
 _FACTORIES: dict[str, str | Callable[..., World]] = {
     "webshop": "envs.webshop.world:WebShopWorld",
+    "alfworld": "envs.alfworld.world:AlfWorldWorld",
+    "bandit": "envs.bandit:BanditWorld",
+    "guess": "envs.guess:GuessWorld",
 }
 
 

@@ -3,8 +3,9 @@
 Pure text: knows nothing of tokenizers, engines or environments. A prompt is the content of one user message and shows a window:
 the task, the last few (observation, action) pairs, the present observation, and the actions on offer.
 
-Two templates. ``tags`` asks for reasoning between think tags and an action between action tags, as FedAgent and verl-agent do;
-``short`` is the few-token form that the embedded model was trained on, where the whole answer is the action.
+Three templates. ``tags`` asks for reasoning between think tags and an action between action tags, as FedAgent and verl-agent do. In the
+others the whole answer is the action: ``short`` is the few-token form that the embedded shop model was trained on, and ``memory`` the one
+of the embedded ALFWorld model, which shows a notebook (``envs.memory``) of the whole episode in place of a window.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Template = Literal["short", "tags"]
+from envs.memory import recall
+
+Template = Literal["short", "tags", "memory"]
 
 SEPARATOR = " [SEP] "
 """Stands between the visible texts of a WebShop page."""
@@ -26,7 +29,8 @@ REJECTED = "invalid"
 
 @dataclass(frozen=True)
 class PromptSpec:
-    """Which prompt to write. ``history`` counts past turns; a longer prompt than ``max_chars`` is written without them."""
+    """Which prompt to write. ``history`` counts past turns shown (``memory`` reads all of them); a longer prompt than ``max_chars`` is
+    written without them."""
 
     template: Template = "tags"
     history: int = 2
@@ -63,6 +67,24 @@ WORLD_TEXTS: dict[str, WorldText] = {
         actions="Actions on offer now (put your own words into a search):",
         tail=20,
     ),
+    "alfworld": WorldText(
+        role="You are an expert agent operating in the ALFRED Embodied Environment.",
+        goal="Your task is to: {task}",
+        actions="Actions that are possible now:",
+        tail=30,
+    ),
+    "bandit": WorldText(
+        role="You are an expert agent that plays machines with several arms.",
+        goal="Your task: {task}",
+        actions="Arms that you can play now:",
+        tail=1,
+    ),
+    "guess": WorldText(
+        role="You are an expert agent that finds a number by guessing.",
+        goal="Your task: {task}",
+        actions="Numbers that you can say now:",
+        tail=5,
+    ),
 }
 OTHER_WORLD = WorldText(
     role="You are an expert agent that acts in a text world.",
@@ -78,7 +100,7 @@ def render(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], obse
     ``task`` is the instruction; ``history`` holds (observation, action) of all past turns, oldest first; ``observation`` is the
     present page as the environment gave it; ``admissible`` the action texts on offer.
     """
-    write = _render_short if spec.template == "short" else _render_tags
+    write = {"short": _render_short, "memory": _render_memory, "tags": _render_tags}[spec.template]
     text = write(spec, task, history, observation, admissible)
     if len(text) > spec.max_chars and history:
         text = write(spec, task, (), observation, admissible)
@@ -87,6 +109,8 @@ def render(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], obse
 
 def parse(spec: PromptSpec, text: str) -> ParsedAction:
     """The action in a model's answer and whether the answer was well-formed."""
+    if spec.template == "memory":
+        return _parse_memory(text)
     return _parse_short(text) if spec.template == "short" else _parse_tags(text, _world_text(spec).tail)
 
 
@@ -136,6 +160,24 @@ def _parse_short(text: str) -> ParsedAction:
     if "[" in action and "]" not in action:
         action += "]"
     return ParsedAction(action, bool(_SHORT_ACTION.fullmatch(action)))
+
+
+# --- memory --------------------------------------------------------------------------------------------------------------------
+
+_COMMAND = re.compile(r"[a-z]+(?: [a-z0-9]+)*")
+
+
+def _render_memory(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]) -> str:
+    lines = [task, *recall(task, history, observation).lines()]
+    if spec.list_actions:
+        lines.append(f"Can: {', '.join(admissible)}")
+    return "\n".join([*lines, "Action:"])
+
+
+def _parse_memory(text: str) -> ParsedAction:
+    """The whole answer is the action: words and numbers."""
+    action = " ".join(text.split())
+    return ParsedAction(action, bool(_COMMAND.fullmatch(action)))
 
 
 # --- tags ----------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from pipeline.diagnose.command import add_diagnose_parser
 from pipeline.errors import ConfigError, DataError, FedAgentError
+from pipeline.partition_command import add_label_parser, add_partition_parser
+from pipeline.play import add_play_parser
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -24,8 +27,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pipeline.run import main as run_main
 
         return run_main(arguments[1:])
-    parsed = build_parser().parse_args(arguments)
+    arguments, settings = split_settings(arguments)
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    if settings and not hasattr(parsed, "overrides"):
+        parser.error(f"unrecognized arguments: {' '.join(settings)}")
+    parsed.overrides = settings
     return guarded(lambda: parsed.command(parsed))
+
+
+def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command's own arguments, and the settings of a federation among them: ``--section.key value`` or ``--section.key=value``."""
+    own: list[str] = []
+    settings: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        name, equals, _ = word.partition("=")
+        if not name.startswith("--") or "." not in name:
+            own.append(word)
+            continue
+        settings.append(word)
+        if not equals and words and not words[0].startswith("--"):
+            settings.append(words.pop(0))
+    return own, settings
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -59,6 +84,12 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--temperature", type=float, action="append", help="sampling temperature, 0 is greedy; may be repeated (default: 1 and 0)"
     )
+    evaluate.add_argument(
+        "--variant",
+        action="append",
+        metavar="TEXT",
+        help="world variant, such as rank_wrapper:invert@0.5; may be repeated (default: the unperturbed world)",
+    )
     evaluate.add_argument("--address", help="Ray cluster to join, or local (default: the run's)")
     evaluate.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     evaluate.set_defaults(command=_eval)
@@ -73,8 +104,8 @@ def build_parser() -> argparse.ArgumentParser:
     view.add_argument("--limit", type=_count, default=200, metavar="N", help="episodes shown (default: %(default)s)")
     view.set_defaults(command=_view)
 
-    data = commands.add_parser("data", help="write or check data folders")
-    worlds = data.add_subparsers(title="worlds", required=True, metavar="WORLD")
+    data = commands.add_parser("data", help="write or check data folders, partitions and labels")
+    worlds = data.add_subparsers(title="what", required=True, metavar="WHAT")
     webshop = worlds.add_parser("webshop", help="WebShop catalogues")
     action = webshop.add_mutually_exclusive_group(required=True)
     action.add_argument("--generate", type=int, metavar="N", help="write a catalogue of N products to --out")
@@ -82,6 +113,22 @@ def build_parser() -> argparse.ArgumentParser:
     webshop.add_argument("--out", type=Path, help="folder to write")
     webshop.add_argument("--seed", type=int, default=0, help="seed of the generated catalogue (default: %(default)s)")
     webshop.set_defaults(command=_data_webshop)
+
+    alfworld = worlds.add_parser("alfworld", help="ALFWorld games")
+    action = alfworld.add_mutually_exclusive_group(required=True)
+    action.add_argument("--generate", type=_count, metavar="N", help="write N train games, and some held-out ones, to --out")
+    action.add_argument("--check", type=Path, metavar="DIR", help="check a folder, generated or public, and play some stored plans")
+    alfworld.add_argument("--out", type=Path, help="folder to write")
+    alfworld.add_argument("--seed", type=int, default=0, help="seed of the generated games (default: %(default)s)")
+    alfworld.add_argument("--size", choices=("small", "full"), default="small", help="size of the generated rooms (default: %(default)s)")
+    alfworld.add_argument("--heldout", type=_count, default=300, metavar="N", help="held-out games to generate (default: %(default)s)")
+    alfworld.set_defaults(command=_data_alfworld)
+
+    add_partition_parser(worlds)
+    add_label_parser(worlds)
+
+    add_play_parser(commands).set_defaults(command=_play)
+    add_diagnose_parser(commands)
 
     model = commands.add_parser("model", help="the embedded model")
     model_actions = model.add_subparsers(title="actions", required=True, metavar="ACTION")
@@ -110,6 +157,7 @@ def _eval(args: argparse.Namespace) -> int:
         temperatures=args.temperature or [1.0, 0.0],
         as_json=args.json,
         address=args.address,
+        variants=args.variant or [],
     )
 
 
@@ -159,6 +207,40 @@ def _data_webshop(args: argparse.Namespace) -> int:
         raise ConfigError(f"--generate {args.generate}: {error}") from error
     print(args.out)
     return 0
+
+
+def _data_alfworld(args: argparse.Namespace) -> int:
+    from envs.alfworld.check import check_folder
+
+    if args.check is not None:
+        if args.out is not None:
+            raise ConfigError("--out cannot matter with --check, which writes nothing; leave it out")
+        report = check_folder(args.check)
+        print("\n".join(report.lines()))
+        return 0 if report.ok else DataError.exit_code
+    if args.out is None:
+        raise ConfigError("--generate needs --out DIR")
+    from envs.alfworld.generate import Settings, write
+
+    _fresh_folder(args.out, "generated.json")
+    seen = args.heldout // 2
+    with writing(args.out):
+        write(args.out, Settings(args.generate, seen, args.heldout - seen, args.size, seed=args.seed))
+    print(args.out)
+    return 0
+
+
+def _play(args: argparse.Namespace) -> int:
+    from pipeline.play import Clients, run_play
+
+    def clients(args: argparse.Namespace) -> Clients:
+        from pipeline.config.load import load_config
+        from pipeline.heterogeneity import set_up
+
+        made = set_up(load_config(args.config, args.overrides))
+        return Clients(made.world, made.assignment.names, made.tasks)
+
+    return run_play(args, clients)
 
 
 def _model_build(args: argparse.Namespace) -> int:

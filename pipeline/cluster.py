@@ -40,7 +40,7 @@ from pipeline.tracking import NoTracker, Tracker
 
 
 def prompt_spec(config: Config) -> PromptSpec:
-    """The prompt form of a resolved configuration: the embedded model's short one, or the published one with tags and a list of actions."""
+    """The prompt form of a resolved configuration: an embedded model's own one, or the published one with tags and a list of actions."""
     template = config.rollout.template
     assert template != "auto", "the configuration is resolved"
     return PromptSpec(template=template, history=config.rollout.history, list_actions=template == "tags", world=config.world.name)

@@ -1,4 +1,4 @@
-"""Exact evaluation: every held-out task once, seeded, in the unperturbed world, with Wilson 95 % intervals."""
+"""Exact evaluation: every held-out task once, seeded, in the unperturbed world (or a named one), with Wilson 95 % intervals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envs.base import Task
+from envs.variants import DEFAULT
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.schedule import episode_seed
 from pipeline.services import EpisodeLogTarget, Rollouts
@@ -34,16 +35,18 @@ class Measurement:
     failed: int
     seconds: float
     client: str | None = None
+    world: str = DEFAULT
 
     def record(self) -> dict[str, object]:
         """The record for ``metrics.jsonl``."""
-        return {"kind": "evaluation", "world": "default", **self.__dict__}
+        return {"kind": "evaluation", **self.__dict__}
 
 
-def heldout_specs(tasks: Sequence[Task], seed: int) -> tuple[EpisodeSpec, ...]:
-    """One episode per task. The seeds do not depend on the round, so that two rounds differ by the policy alone."""
+def heldout_specs(tasks: Sequence[Task], seed: int, world: str = DEFAULT) -> tuple[EpisodeSpec, ...]:
+    """One episode per task. The seeds depend neither on the round nor on the world, so that two rounds differ by the policy alone."""
     return tuple(
-        EpisodeSpec(client=EVALUATOR, task=task, group=i, seed=episode_seed(seed, 0, EVALUATOR, 0, i, 0)) for i, task in enumerate(tasks)
+        EpisodeSpec(client=EVALUATOR, task=task, group=i, seed=episode_seed(seed, 0, EVALUATOR, 0, i, 0), variant=world)
+        for i, task in enumerate(tasks)
     )
 
 
@@ -56,11 +59,12 @@ async def evaluate(
     seed: int,
     *,
     client: str | None = None,
+    world: str = DEFAULT,
     log: EpisodeLogTarget | None = None,
 ) -> Measurement:
     """Run every task once under ``version``. Episodes whose environment kept failing count as failures and are reported."""
     began = time.monotonic()
-    _, scalars = await rollouts.run(heldout_specs(tasks, seed), version, sampling, log)
+    _, scalars = await rollouts.run(heldout_specs(tasks, seed, world), version, sampling, log)
     n = int(scalars["episodes"])
     successes = round_half(scalars["success"] * n)
     low, high = wilson(successes, n)
@@ -79,6 +83,7 @@ async def evaluate(
         failed=int(scalars.get("failed", 0)),
         seconds=time.monotonic() - began,
         client=client,
+        world=world,
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from envs.base import Task
+from envs.variants import DEFAULT
 from pipeline.client import ClientFailure, ClientResult, ClientWork, Means, failure, train_client
 from pipeline.config import Config
 from pipeline.episodes import Sampling
@@ -66,6 +67,8 @@ class Federation:
     recorder: Recorder
     store: Store
     in_flight: int
+    worlds: Sequence[str] = ()
+    """Names of the clients' worlds in which the shared agent is measured beside the unperturbed one."""
     optimizers: dict[str, Handle] = field(default_factory=dict)
     average: Handle | None = None
     """The server's mean optimizer moments, with ``learner.optimizer_state = "average"``."""
@@ -206,6 +209,7 @@ class Federation:
             self.recorder.phase(f"evaluating on {len(self.heldout)} held-out tasks")
             measured = await self._measure(version.name, version.round, temperature, client=None)
             self.recorder.record(measured.record())
+        await self._measure_worlds(version.name, version.round, client=None)
         return time.monotonic() - began
 
     async def measure_clients(self, results: Sequence[ClientResult], round: int) -> float:
@@ -216,15 +220,26 @@ class Federation:
             await within(PUBLISH_DEADLINE_S, self.rollouts.publish(name, result.state), f"the engines to load {name}", EngineError)
             try:
                 measured = await self._measure(name, round, self.config.evaluation.temperature, client=result.meta.client)
+                self.recorder.record(measured.record())
+                await self._measure_worlds(name, round, client=result.meta.client)
             finally:
                 await within(PUBLISH_DEADLINE_S, self.rollouts.drop(name), f"the engines to drop {name}", EngineError)
-            self.recorder.record(measured.record())
         return time.monotonic() - began
 
-    async def _measure(self, adapter: str, round: int, temperature: float, client: str | None) -> Measurement:
+    async def _measure_worlds(self, adapter: str, round: int, client: str | None) -> None:
+        """One row of the client-by-world matrix: the same tasks in each of the clients' worlds, sampled."""
+        for world in self.worlds:
+            self.recorder.phase(f"evaluating in world {world}")
+            measured = await self._measure(adapter, round, self.config.evaluation.temperature, client, world)
+            self.recorder.record(measured.record())
+
+    async def _measure(self, adapter: str, round: int, temperature: float, client: str | None, world: str = DEFAULT) -> Measurement:
+        settings = self.config.evaluation
         sampling = Sampling(temperature, 1.0, self.config.rollout.max_new_tokens)
-        log = self.recorder.episode_log("heldout", client or "global", round, 0 if temperature else 1)
-        work = evaluate(self.rollouts, adapter, round, self.heldout, sampling, self.config.run.seed, client=client, log=log)
+        who = f"{client or 'global'}" if world == DEFAULT else f"{client or 'global'}-in-{self.worlds.index(world)}"
+        log = self.recorder.episode_log("heldout", who, round, 0 if temperature else 1)
+        tasks = self.heldout if world == DEFAULT else self.heldout[: settings.world_tasks]
+        work = evaluate(self.rollouts, adapter, round, tasks, sampling, self.config.run.seed, client=client, world=world, log=log)
         return await within(self.config.federation.client_deadline_s, work, f"the evaluation of {adapter}", EngineError)
 
 

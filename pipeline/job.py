@@ -13,25 +13,27 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.base import World
+from envs.variants import DEFAULT
 from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest, latest_folder
 from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
 from pipeline.errors import EngineError, FedAgentError
+from pipeline.heterogeneity import prove, set_up
 from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, notices, print_plan
 from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
-from pipeline.run_folder import RunFolder, new_run_folder
+from pipeline.run_folder import RunFolder, new_run_folder, write_atomic
 from pipeline.runlog import RunLog
-from pipeline.schedule import Schedule
 from pipeline.services import within
 from pipeline.tracking import Tracker
-from pipeline.worlds import build_world, overlap_report, resolve_world, world_key, world_spec
+from pipeline.worlds import overlap_report, resolve_world, world_key
 
 if TYPE_CHECKING:
     from pipeline.cluster import Cluster
@@ -47,16 +49,25 @@ def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
     from pipeline.models import resolve_model
 
     config = resolve(config.model_copy(update={"world": resolve_world(config.world)}))
-    model = resolve_model(config.model.name)
-    spec = world_spec(config.world)
-    world = build_world(spec)
-    schedule = Schedule(config, world.tasks("train"))
+    model = resolve_model(config.model.name, config.world.name)
+    made = set_up(config)
+    world = made.world
+    config = within_heldout(config, len(world.tasks("heldout")))
+    schedule = replace(made.schedule, config=config)
     limit = check_fit(config, model, world, schedule)
     # Loading the tokenizer takes seconds: a run measures its prompts only where the context is tighter than usual.
     lengths = prompt_lengths(config, world, model) if measure_prompts or limit < DEFAULT_CONTEXT else ()
     check_prompts(config, lengths, limit)
-    plan = make_plan(config, world, schedule, lengths, overlap_report(world))
-    return Prepared(config, model, spec, world, schedule, plan)
+    proof = prove(config, world, made.assignment, made.tasks)
+    plan = make_plan(config, world, schedule, lengths, overlap_report(world), proof)
+    return Prepared(config, model, made.spec, world, schedule, plan)
+
+
+def within_heldout(config: Config, heldout: int) -> Config:
+    """The same with the default of ``evaluation.tasks`` lowered to what the world holds out; a number that was asked for stays."""
+    if "tasks" in config.evaluation.model_fields_set or config.evaluation.tasks <= heldout:
+        return config
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"tasks": heldout})})
 
 
 def prompt_lengths(config: Config, world: World, model: ModelSource) -> list[int]:
@@ -111,6 +122,7 @@ def train_job(config: Config, resume: Path | None = None) -> int:
                 check_cluster_fit(prepared.plan.actors, cluster_nodes())
                 folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
                 folder.write_config(config)
+                write_partition(prepared, folder)
                 with RunLog(folder.metrics) as log:
                     closing = Closing(folder, log)
                     try:
@@ -120,6 +132,15 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0 if closing.status == "finished" else 130
+
+
+def write_partition(prepared: Prepared, folder: RunFolder) -> None:
+    """The page on who owns which tasks, beside the run's log."""
+    from envs.partition.report import partition_report
+    from pipeline.report.partition_page import partition_page
+
+    page = partition_page(partition_report(prepared.schedule.drawn), prepared.config.run.name, f"world {prepared.config.world.name}")
+    write_atomic(folder.partition, page)
 
 
 class Closing:
@@ -231,6 +252,7 @@ async def run_rounds(
         recorder=recorder,
         store=CheckpointStore(folder.path, identity, config.run.keep_checkpoints, cluster),
         in_flight=prepared.plan.in_flight,
+        worlds=measured_worlds(config, prepared.schedule.worlds),
         after_update=cluster.self_test_after if config.rollout.self_test else None,
     )
     if checkpoint is not None:
@@ -238,6 +260,12 @@ async def run_rounds(
         federation.optimizers = {client: cluster.put(moments) for client, moments in checkpoint.optimizers.items()}
         federation.average = None if checkpoint.average is None else cluster.put(checkpoint.average)
     await federation.run(start)
+
+
+def measured_worlds(config: Config, worlds: Mapping[str, str]) -> tuple[str, ...]:
+    """The first ``evaluation.worlds`` different worlds of the clients, without the default one."""
+    different = dict.fromkeys(name for name in worlds.values() if name != DEFAULT)
+    return tuple(different)[: config.evaluation.worlds]
 
 
 @contextlib.contextmanager

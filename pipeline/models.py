@@ -46,15 +46,15 @@ def cache_dir() -> Path:
     return Path(os.environ.get("FEDAGENT_CACHE") or Path.home() / ".cache" / "fedagent")
 
 
-def resolve_model(name: str) -> ModelSource:
-    """Find the folder of a model: ``embedded``, ``smollm2-135m``, a folder, or a Hugging Face id.
+def resolve_model(name: str, world: str = "webshop") -> ModelSource:
+    """Find the folder of a model: ``embedded`` (the one for ``world``), ``smollm2-135m``, a folder, or a Hugging Face id.
 
     Raises ``DataError`` when the model cannot be found, or its folder lacks configuration, weights or tokenizer.
     """
     if name == "embedded":
         from pipeline.embedded import embedded_path
 
-        path = Path(embedded_path())
+        path = Path(embedded_path(world))
     elif name == _SMOLLM2:
         path = _smollm2_folder()
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -15,9 +15,12 @@ from rich.table import Table
 
 from actors.placement import Need, needs, totals
 from envs.base import Task, World, WorldSpec
+from envs.partition.report import PartitionReport, partition_report
+from envs.variants import DEFAULT
 from pipeline.config import Config
 from pipeline.config.rules import adapter_slots_needed, clients_in_flight
 from pipeline.errors import ConfigError, DataError
+from pipeline.heterogeneity import Proof
 from pipeline.models import ModelSource
 from pipeline.schedule import Schedule
 
@@ -50,6 +53,9 @@ class Plan:
     tokens_per_round: int
     clients_visited: int
     tasks_used: int
+    worlds_per_client: Mapping[str, str] = field(default_factory=dict)
+    proof: Mapping[str, Any] = field(default_factory=dict)
+    partition: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -159,12 +165,17 @@ def check_prompts(config: Config, prompt_tokens: Sequence[int], limit: int) -> N
 
 
 def make_plan(
-    config: Config, world: World, schedule: Schedule, prompt_tokens: Sequence[int] = (), overlap: Mapping[str, int] | None = None
+    config: Config,
+    world: World,
+    schedule: Schedule,
+    prompt_tokens: Sequence[int] = (),
+    overlap: Mapping[str, int] | None = None,
+    proof: Proof | None = None,
 ) -> Plan:
     """The plan. Raises ``ConfigError`` when the world has too few tasks for it."""
     check_heldout(config, world)
     wanted = needs(config)
-    client_tasks = schedule.owned
+    client_tasks = schedule.partition
     covered = schedule.summary()
     mixes: dict[str, dict[str, int]] = {}
     for client, tasks in client_tasks.items():
@@ -188,7 +199,25 @@ def make_plan(
         tokens_per_round=estimate_tokens(world, world.tasks("train"), config, prompt_tokens),
         clients_visited=covered.visited,
         tasks_used=covered.tasks_used,
+        worlds_per_client=dict(schedule.worlds),
+        proof=(proof or Proof()).plain(),
+        partition=partition_summary(partition_report(schedule.drawn)),
     )
+
+
+def partition_summary(report: PartitionReport) -> dict[str, Any]:
+    """What the plan keeps of a partition's report: what was asked and what came of it, and where the two disagree."""
+    m, kind = report.measures, report.partition.source or report.partition.spec.kind
+    return {
+        "kind": kind,
+        "asked": [{"knob": line.knob, "asked": line.asked, "got": line.got} for line in report.asked if line.asked is not None],
+        "chi2": float(m.chi2.mean()),
+        "chi2_max": float(m.chi2.max()),
+        "union": m.union,
+        "overlap": m.overlap.mean,
+        "violations": [finding.plain() for finding in report.violations],
+        "notes": list(report.partition.notes),
+    }
 
 
 def federation_words(config: Config) -> str:
@@ -218,6 +247,18 @@ def notices(config: Config) -> list[str]:
     return []
 
 
+def partition_words(partition: Mapping[str, Any]) -> str:
+    """How the clients' tasks differ, in words."""
+    if not partition:
+        return "not known"
+    knobs = ", ".join(f"{line['knob']} {line['asked']:g} (got {line['got']:.2f})" for line in partition["asked"] if line["got"] is not None)
+    broken = "".join(f"; NOT AS ASKED: {f['measure']} {f['got']:.3g}" for f in partition["violations"])
+    return (
+        f"{knobs or partition['kind']}: category mixes differ from the global one by chi-square {partition['chi2']:.2f} on average, "
+        f"{100 * partition['union']:.0f} % of the tasks have an owner, two clients share {100 * partition['overlap']:.1f} %{broken}"
+    )
+
+
 def render_plan(plan: Plan, config: Config) -> RenderableType:
     """The plan as tables for a terminal."""
     head = Table(title=f"Plan of run {config.run.name!r}", show_header=False, title_justify="left")
@@ -226,6 +267,7 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
     head.add_row("model", f"{config.model.name}, adapter {config.model.adapter}, {config.model.dtype}")
     head.add_row("world", f"{config.world.name}, {plan.tasks_train} train tasks, {plan.tasks_heldout} held out")
     head.add_row("held out", shared_words(plan.overlap))
+    head.add_row("tasks", partition_words(plan.partition))
     head.add_row("federation", f"{federation_words(config)}, {plan.rounds} rounds")
     head.add_row(
         "algorithm", f"{config.algorithm.name}, {config.algorithm.tasks_per_epoch} tasks x {config.algorithm.group_size} episodes per epoch"
@@ -246,18 +288,60 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
         if need.count:
             actors.add_row(need.role, str(need.count), f"{need.cpus:g}", f"{need.gpus:g}")
     actors.add_row("total", "", f"{plan.resources.get('CPU', 0):g}", f"{plan.resources.get('GPU', 0):g}", style="bold")
-    clients = Table(title="Clients", title_justify="left")
+    return Group(head, actors, *proof_tables(plan), clients_table(plan))
+
+
+SHOWN_CLIENTS = 20
+"""Rows of the plan's tables; the run's log has all."""
+
+
+def clients_table(plan: Plan) -> Table:
+    """Each client's tasks by category, and its world where worlds differ."""
+    table = Table(title="Clients", title_justify="left")
     categories = sorted({c for mix in plan.categories_per_client.values() for c in mix})
-    for column in ("client", "tasks", *categories):
-        clients.add_column(column, justify="left" if column == "client" else "right")
-    shown = list(plan.tasks_per_client)[:20]
+    worlds = any(name != DEFAULT for name in plan.worlds_per_client.values())
+    columns = ("client", *(["world"] if worlds else []), "tasks", *categories)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("client", "world") else "right", overflow="fold")
+    shown = list(plan.tasks_per_client)[:SHOWN_CLIENTS]
     for client in shown:
-        clients.add_row(
-            client, str(plan.tasks_per_client[client]), *(str(plan.categories_per_client[client].get(c, 0)) for c in categories)
-        )
+        mix = plan.categories_per_client[client]
+        world = [plan.worlds_per_client.get(client, DEFAULT)] if worlds else []
+        table.add_row(client, *world, str(plan.tasks_per_client[client]), *(str(mix.get(c, 0)) for c in categories))
     if len(plan.tasks_per_client) > len(shown):
-        clients.add_row(f"... {len(plan.tasks_per_client) - len(shown)} more", "")
-    return Group(head, actors, clients)
+        table.add_row(f"... {len(plan.tasks_per_client) - len(shown)} more")
+    return table
+
+
+def proof_tables(plan: Plan) -> list[Table]:
+    """What the oracle could reach in the clients' worlds, and how the worlds differ; nothing where they do not."""
+    tables = []
+    reach: dict[str, list[Mapping[str, Any]]] = {}
+    for found in plan.proof.get("reach", []):
+        reach.setdefault(found["world"], []).append(found)
+    if reach:
+        table = Table(title="Worlds: what the scripted oracle can reach", title_justify="left")
+        for column in ("world", "clients", "tasks tried", "solved", "worst client"):
+            table.add_column(column, justify="left" if column == "world" else "right")
+        for world, rows in list(reach.items())[:SHOWN_CLIENTS]:
+            tried, solved = sum(row["tried"] for row in rows), sum(row["solved"] for row in rows)
+            worst = min(rows, key=lambda row: float(row["share"]))
+            share = f"{100 * solved / tried:.0f} %" if tried else "-"
+            table.add_row(world, str(len(rows)), str(tried), share, f"{worst['client']} {100 * worst['share']:.0f} %")
+        if len(reach) > SHOWN_CLIENTS:
+            table.add_row(f"... {len(reach) - SHOWN_CLIENTS} more")
+        tables.append(table)
+    if differences := plan.proof.get("differences"):
+        table = Table(title="Worlds: how far apart", title_justify="left")
+        for column in ("worlds", "Jaccard@10", "other first answer", "other replies"):
+            table.add_column(column, justify="left" if column == "worlds" else "right")
+        for row in differences[:SHOWN_CLIENTS]:
+            pair = f"{row['first']} | {row['second']}"
+            table.add_row(pair, f"{row['jaccard']:.2f}", f"{100 * row['top1']:.0f} %", f"{100 * row['replies']:.0f} %")
+        if len(differences) > SHOWN_CLIENTS:
+            table.add_row(f"... {len(differences) - SHOWN_CLIENTS} more pairs")
+        tables.append(table)
+    return tables
 
 
 def print_plan(plan: Plan, config: Config) -> None:

@@ -46,7 +46,7 @@ def check_world(config: Config) -> None:
     if config.world.name not in world_names():
         raise unknown_world(config.world.name)
     heldout, tasks = resolve_world(config.world).heldout, config.evaluation.tasks
-    if heldout is not None and tasks > heldout:
+    if heldout is not None and tasks > heldout and "tasks" in config.evaluation.model_fields_set:
         raise ConfigError(
             f"evaluation.tasks = {tasks}: the world holds out {heldout}; allowed: 1 to {heldout}, or raise world.heldout to {tasks} or more"
         )

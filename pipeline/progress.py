@@ -97,7 +97,9 @@ class Progress:
         self._episodes = self._tokens = 0
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
-        """An evaluation ended: its permanent line."""
+        """An evaluation ended: its permanent line. Cells of the client-by-world matrix are for the report."""
+        if record.get("client") and (record.get("world") or "default") != "default":
+            return
         number, whole = int(record["round"]), not record.get("client")
         self._underway = True
         where = "" if (record.get("world") or "default") == "default" else f" in {record['world']}"

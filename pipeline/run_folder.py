@@ -43,6 +43,11 @@ class RunFolder:
         """The report."""
         return self.path / "report.html"
 
+    @property
+    def partition(self) -> Path:
+        """The page on who owns which tasks."""
+        return self.path / "partition.html"
+
     def write_config(self, config: Config) -> None:
         """Store the resolved configuration, atomically."""
         write_atomic(self.config, json.dumps(config.plain(), indent=2) + "\n")

@@ -17,10 +17,13 @@ from functools import cached_property
 import numpy as np
 
 from envs.base import Task
-from envs.partition.uniform import uniform_slices
+from envs.partition import Partition
+from envs.partition.build import client_names as numbered_clients
+from envs.variants import DEFAULT
 from pipeline.config import Config, FederationConfig
 from pipeline.episodes import EpisodeSpec
 from pipeline.errors import ConfigError
+from pipeline.partitioning import partition_tasks
 
 POOLED = "pooled"
 """Name of the one client of ``mode: centralized``."""
@@ -48,8 +51,7 @@ def episode_seed(seed: int, round: int, client: str, epoch: int, group: int, mem
 
 def client_names(federation: FederationConfig) -> tuple[str, ...]:
     """All clients of the federation, ``c000`` and on; as many digits as the largest number needs, at least three."""
-    width = max(3, len(str(federation.clients - 1)))
-    return tuple(f"c{number:0{width}d}" for number in range(federation.clients))
+    return numbered_clients(federation.clients)
 
 
 def sample_clients(federation: FederationConfig, seed: int, round: int) -> tuple[str, ...]:
@@ -82,24 +84,9 @@ def epochs_per_round(federation: FederationConfig) -> int:
     return federation.local_epochs * min(federation.clients_per_round, federation.clients)
 
 
-def client_tasks(tasks: Sequence[Task], federation: FederationConfig, seed: int) -> dict[str, tuple[Task, ...]]:
-    """Tasks that each client owns, exactly ``tasks_per_client`` of them; with ``centralized`` the pooled client owns their union.
-
-    Uniform partition (``envs.partition.uniform``) of a seeded permutation of the train tasks, or of the given order with
-    ``schedule: reference``. Clients share no task while there are enough of them; then neighbours overlap.
-    Raises ``ConfigError`` when there are fewer tasks than one client must own.
-    """
-    size = federation.tasks_per_client
-    if len(tasks) < size:
-        raise ConfigError(
-            f"federation.tasks_per_client = {size}, but the world has only {len(tasks)} train tasks; lower it or use a larger world"
-        )
-    order = range(len(tasks)) if federation.schedule == "reference" else stream(seed, "partition").permutation(len(tasks)).tolist()
-    slices = uniform_slices(len(tasks), federation.clients, size)
-    owned = {name: tuple(tasks[order[i]] for i in part[:size]) for name, part in zip(client_names(federation), slices, strict=True)}
-    if federation.mode != "centralized":
-        return owned
-    return {POOLED: tuple({task.id: task for part in owned.values() for task in part}.values())}
+def pooled(partition: Mapping[str, Sequence[Task]]) -> dict[str, tuple[Task, ...]]:
+    """The union of all clients' tasks as the property of one."""
+    return {POOLED: tuple({task.id: task for part in partition.values() for task in part}.values())}
 
 
 def draw_tasks(client: str, draw: int, tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
@@ -184,6 +171,8 @@ class Schedule:
 
     config: Config
     tasks: Sequence[Task] = field(repr=False)
+    worlds: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Name of each client's variant; clients that are not in it meet the default world."""
 
     @property
     def seed(self) -> int:
@@ -193,7 +182,38 @@ class Schedule:
     @cached_property
     def owned(self) -> Mapping[str, tuple[Task, ...]]:
         """Tasks by client; with ``centralized`` the one pooled client."""
-        return client_tasks(self.tasks, self.config.federation, self.seed)
+        owned = pooled(self.partition) if self.config.federation.mode == "centralized" else self.partition
+        batch = self.config.algorithm.tasks_per_epoch
+        for client, tasks in owned.items():
+            if len(tasks) < batch:
+                raise ConfigError(
+                    f"algorithm.tasks_per_epoch = {batch}: client {client} owns {len(tasks)} tasks; lower it, or raise "
+                    f"{'federation.partition.min_size' if self.config.federation.partition.coverage else 'federation.tasks_per_client'}"
+                )
+        return owned
+
+    @cached_property
+    def drawn(self) -> Partition:
+        """The partition of the train tasks. Raises ``ConfigError`` or ``DataError`` where tasks, files or settings do not allow it."""
+        return partition_tasks(self.config.federation, client_names(self.config.federation), self.tasks, self.seed)
+
+    @cached_property
+    def partition(self) -> dict[str, tuple[Task, ...]]:
+        """Tasks of every client of the federation, whoever trains on them."""
+        return self.drawn.by_client()
+
+    @cached_property
+    def _owner(self) -> Mapping[str, str]:
+        """The first client that owns a task, by task id."""
+        owners: dict[str, str] = {}
+        for client, tasks in self.partition.items():
+            for task in tasks:
+                owners.setdefault(task.id, client)
+        return owners
+
+    def world(self, client: str, task: Task) -> str:
+        """The name of the variant in which ``client`` meets ``task``: its own, and for the pooled client that of the task's owner."""
+        return self.worlds.get(self._owner[task.id] if client == POOLED else client, DEFAULT)
 
     @cached_property
     def _visited(self) -> dict[str, list[int]]:
@@ -222,18 +242,19 @@ class Schedule:
     def _client_plan(self, client: str, round: int) -> ClientPlan:
         algorithm, epochs = self.config.algorithm, epochs_per_round(self.config.federation)
         owned = self.owned[client]
-        if algorithm.tasks_per_epoch > len(owned):
-            raise ConfigError(
-                f"algorithm.tasks_per_epoch = {algorithm.tasks_per_epoch}, but client {client} owns {len(owned)} tasks; "
-                "lower it, or raise federation.tasks_per_client"
-            )
         first = self.visits(client, round) * epochs
         batches = []
         for epoch in range(epochs):
             drawn = draw_tasks(client, first + epoch, owned, algorithm.tasks_per_epoch, self.seed)
             batches.append(
                 tuple(
-                    EpisodeSpec(client=client, task=task, group=group, seed=episode_seed(self.seed, round, client, epoch, group, member))
+                    EpisodeSpec(
+                        client=client,
+                        task=task,
+                        group=group,
+                        seed=episode_seed(self.seed, round, client, epoch, group, member),
+                        variant=self.world(client, task),
+                    )
                     for group, task in enumerate(drawn)
                     for member in range(algorithm.group_size)
                 )

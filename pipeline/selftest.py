@@ -37,7 +37,7 @@ def make_probe(world: World, prompter: ChatPrompter, count: int = 4) -> Probe:
     for task in world.tasks("train")[:count]:
         observation, info = env.reset(options={"task": task})
         prompts.append(tuple(prompter.encode(task.instruction, [], observation, info["admissible"])))
-        action = world.oracle(task)[0]
+        action = next(iter(world.oracle(task) or info["admissible"]), "")
         responses.append(tuple(prompter.tokenizer.encode(action, add_special_tokens=False)))
     return Probe(tuple(prompts), tuple(responses))
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from envs.base import Task, World
+from envs.variants import DEFAULT
 from pipeline.checkpoint import Checkpoint, latest, load
 from pipeline.config import Config
 from pipeline.config.load import load_resolved
@@ -56,6 +58,7 @@ def evaluate_checkpoint(
     temperatures: Sequence[float],
     as_json: bool,
     address: str | None = None,
+    variants: Sequence[str] = (),
 ) -> int:
     """Print success with Wilson 95 % intervals at every temperature; returns the exit code."""
     for temperature in temperatures:
@@ -71,10 +74,11 @@ def evaluate_checkpoint(
     from pipeline.job import prepare
 
     prepared = prepare(config)
+    worlds = [_variant(prepared.world, text) for text in variants] or [DEFAULT]
     with connect(prepared.config):
         cluster = Cluster(prepared, run)
         try:
-            measured = asyncio.run(_measure(cluster, found, prepared.config, prepared.world.tasks("heldout"), temperatures))
+            measured = asyncio.run(_measure(cluster, found, prepared.config, prepared.world.tasks("heldout"), temperatures, worlds))
         finally:
             cluster.close()
     show(measured, as_json)
@@ -82,7 +86,7 @@ def evaluate_checkpoint(
 
 
 async def _measure(
-    cluster: object, found: Checkpoint, config: Config, heldout: Sequence[object], temperatures: Sequence[float]
+    cluster: object, found: Checkpoint, config: Config, heldout: Sequence[Task], temperatures: Sequence[float], worlds: Sequence[str]
 ) -> list[Measurement]:
     from pipeline.cluster import Cluster
 
@@ -91,10 +95,22 @@ async def _measure(
     start = cluster.restore(found)
     await cluster.rollouts.publish(start.name, start.state)
     tasks = heldout[: config.evaluation.tasks]
-    return [
-        await evaluate(cluster.rollouts, start.name, start.round, tasks, Sampling(t, 1.0, config.rollout.max_new_tokens), config.run.seed)  # type: ignore[arg-type]
-        for t in temperatures
-    ]
+    measured = []
+    for world in worlds:
+        for temperature in temperatures:
+            sampling = Sampling(temperature, 1.0, config.rollout.max_new_tokens)
+            work = evaluate(cluster.rollouts, start.name, start.round, tasks, sampling, config.run.seed, world=world)
+            measured.append(await work)
+    return measured
+
+
+def _variant(world: World, text: str) -> str:
+    """A name that the environment workers know: one of the run's own worlds, or the text form of a variant."""
+    try:
+        world.variant(text)
+    except ValueError as error:
+        raise ConfigError(f"--variant {text}: {error}") from error
+    return text
 
 
 def show(measured: Sequence[Measurement], as_json: bool) -> None:
@@ -104,10 +120,12 @@ def show(measured: Sequence[Measurement], as_json: bool) -> None:
             print(json.dumps(m.record()))
         return
     table = Table(title=f"{measured[0].version}, {measured[0].n} held-out tasks", title_justify="left")
-    for column in ("sampling", "success", "95 % interval", "score", "turns", "invalid"):
-        table.add_column(column, justify="left" if column == "sampling" else "right")
+    several = len({m.world for m in measured}) > 1 or measured[0].world != DEFAULT
+    for column in (*(["world"] if several else []), "sampling", "success", "95 % interval", "score", "turns", "invalid"):
+        table.add_column(column, justify="left" if column in ("world", "sampling") else "right")
     for m in measured:
         name = "greedy" if m.temperature == 0 else f"T = {m.temperature:g}"
         interval = f"{100 * m.success_low:.1f} - {100 * m.success_high:.1f}"
-        table.add_row(name, f"{100 * m.success:.1f} %", interval, f"{m.score:.3f}", f"{m.turns:.2f}", f"{100 * m.invalid:.1f} %")
+        world = [m.world] if several else []
+        table.add_row(*world, name, f"{100 * m.success:.1f} %", interval, f"{m.score:.3f}", f"{m.turns:.2f}", f"{100 * m.invalid:.1f} %")
     Console().print(table)

@@ -61,6 +61,7 @@ BODY = """<main class="view">
 <header><h1 id="title">Episodes</h1><p id="count"></p></header>
 <form id="filters" aria-label="Filters">
 <label>Client <select id="client"></select></label>
+<label id="worlds">World <select id="world"></select></label>
 <label>Round <select id="round"></select></label>
 <label>Outcome <select id="outcome">
 <option value="">all</option><option value="yes">success</option><option value="no">no success</option>

@@ -9,11 +9,14 @@ import difflib
 import hashlib
 import json
 import os
+import sys
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from envs.alfworld.errors import AlfWorldDataError
 from envs.base import World, WorldSpec, world_names
 from envs.webshop.errors import WebShopDataError
 from pipeline.config import Config, WorldConfig
@@ -23,17 +26,27 @@ DATA_VARIABLES: Mapping[str, str] = {"webshop": "WEBSHOP_DATA", "alfworld": "ALF
 """Environment variables that point at public data, by world."""
 
 
+PATIENCE_S = 3.0
+"""Seconds that building a world may take before a line says what is being waited for."""
+
+
 @dataclass(frozen=True)
 class Shape:
-    """Defaults of a world that depend on whether its data are generated."""
+    """Defaults of a world that depend on whether its data are generated; None leaves the choice to the world."""
 
-    results_per_page: int
-    max_steps: int
-    heldout: int
+    results_per_page: int | None
+    max_steps: int | None
+    heldout: int | None
 
 
-GENERATED = Shape(results_per_page=4, max_steps=8, heldout=400)
-ORIGINAL = Shape(results_per_page=10, max_steps=15, heldout=500)
+GENERATED: Mapping[str, Shape] = {"webshop": Shape(4, 8, 400), "alfworld": Shape(None, 24, 300)}
+ORIGINAL: Mapping[str, Shape] = {"webshop": Shape(10, 15, 500), "alfworld": Shape(None, 50, None)}
+OTHER = Shape(None, None, None)
+GENERATOR_SETTINGS: Mapping[str, frozenset[str]] = {
+    "webshop": frozenset({"products", "data_seed"}),
+    "alfworld": frozenset({"games", "room_size", "data_seed"}),
+}
+"""Settings that make data, by world: without effect on data that exist."""
 
 
 def data_folder(config: WorldConfig) -> Path | None:
@@ -57,13 +70,16 @@ def data_folder(config: WorldConfig) -> Path | None:
 def resolve_world(config: WorldConfig) -> WorldConfig:
     """The same with data folder and defaults filled in, so that a stored configuration says everything."""
     folder = data_folder(config)
-    unused = {"products", "data_seed"} & config.model_fields_set if folder is not None and config.data is None else set()
+    makes = GENERATOR_SETTINGS.get(config.name, frozenset())
+    unused = makes & config.model_fields_set if folder is not None and config.data is None else set()
     if unused:
         raise ConfigError(
             f"world.{sorted(unused)[0]} cannot matter: {DATA_VARIABLES[config.name]} = {folder} takes the place of generated data; "
             "unset the variable or leave the setting out"
         )
-    shape = GENERATED if folder is None else ORIGINAL
+    shape = (GENERATED if folder is None else ORIGINAL).get(config.name, OTHER)
+    if config.name == "alfworld" and folder is None and config.room_size == "full":
+        shape = replace(shape, max_steps=ORIGINAL["alfworld"].max_steps)
     filled = {name: getattr(shape, name) for name in ("results_per_page", "max_steps", "heldout") if getattr(config, name) is None}
     return config.model_copy(update={**filled, "data": folder})
 
@@ -76,8 +92,11 @@ def world_spec(config: WorldConfig) -> WorldSpec:
     config = resolve_world(config)
     if config.name not in world_names():
         raise unknown_world(config.name)
-    if config.name != "webshop":
-        return WorldSpec(config.name, {"max_steps": config.max_steps, "heldout": config.heldout, "seed": config.data_seed})
+    builders = {"webshop": _webshop, "alfworld": _alfworld}
+    return WorldSpec(config.name, builders.get(config.name, _other)(config))
+
+
+def _webshop(config: WorldConfig) -> dict[str, Any]:
     folder = config.data
     if folder is None and config.human_goals:
         raise ConfigError("world.human_goals = true: generated data have no human goals; set WEBSHOP_DATA or world.data to public data")
@@ -85,17 +104,32 @@ def world_spec(config: WorldConfig) -> WorldSpec:
         from envs.webshop.generate import ensure_generated
 
         folder = ensure_generated(None, n=config.products, seed=config.data_seed)
-    return WorldSpec(
-        "webshop",
-        {
-            "data_dir": str(folder),
-            "profile": config.profile,
-            "human_goals": config.human_goals,
-            "results_per_page": config.results_per_page,
-            "max_steps": config.max_steps,
-            "heldout": config.heldout,
-        },
-    )
+    return {
+        "data_dir": str(folder),
+        "profile": config.profile,
+        "human_goals": config.human_goals,
+        "results_per_page": config.results_per_page,
+        "max_steps": config.max_steps,
+        "heldout": config.heldout,
+    }
+
+
+def _alfworld(config: WorldConfig) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "max_steps": config.max_steps,
+        "task_types": config.task_types,
+        "heldout_split": config.heldout_split,
+        "heldout": config.heldout,
+    }
+    if config.data is not None:
+        return {**options, "data_dir": str(config.data)}
+    return {**options, "games": config.games, "size": config.room_size, "seed": config.data_seed}
+
+
+def _other(config: WorldConfig) -> dict[str, Any]:
+    """Options of a toy world, or of one that a user registered: only what was asked for."""
+    asked = {"max_steps": config.max_steps, "heldout": config.heldout}
+    return {**{name: value for name, value in asked.items() if value is not None}, "seed": config.data_seed, **config.options}
 
 
 def unknown_world(name: str) -> ConfigError:
@@ -107,14 +141,24 @@ def unknown_world(name: str) -> ConfigError:
 
 def build_world(spec: WorldSpec) -> World:
     """The world. Raises ``DataError`` for damaged or missing data, ``ConfigError`` for settings that do not fit the data."""
+    patience = threading.Timer(
+        PATIENCE_S, print, [f"building world {spec.name!r}; its first use may take minutes ..."], {"file": sys.stderr}
+    )
+    patience.start()
     try:
         return spec.build()
-    except (WebShopDataError, OSError) as error:
+    except ModuleNotFoundError as error:
+        raise DataError(f"world {spec.name!r} needs {error.name}, which is not installed: run make alfworld") from error
+    except TypeError as error:
+        raise ConfigError(f"world.options of world {spec.name!r}: {error}") from error
+    except (WebShopDataError, AlfWorldDataError, OSError) as error:
         raise DataError(f"world {spec.name!r} cannot be built: {error}") from error
     except ValueError as error:
         name = str(error).split(maxsplit=1)[0]
         setting = f"world.{error}" if name in WorldConfig.model_fields else str(error)
         raise ConfigError(f"{setting} (world {spec.name!r})") from error
+    finally:
+        patience.cancel()
 
 
 def world_key(config: Config, world: World) -> str:

@@ -8,25 +8,51 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+VARIABLES = {"webshop": "WEBSHOP_DATA", "alfworld": "ALFWORLD_DATA"}
 
 
-def webshop_folder() -> Path:
-    """``$WEBSHOP_DATA``, else ``../shared/data/webshop`` beside the repository."""
-    return Path(os.environ.get("WEBSHOP_DATA") or ROOT.parent / "shared" / "data" / "webshop")
+def data_place(name: str) -> Path:
+    """The folder of ``webshop`` or ``alfworld`` from its variable, else below ``../shared/data`` beside the repository; other names are
+    files there."""
+    variable = VARIABLES.get(name)
+    return Path((os.environ.get(variable) if variable else None) or SHARED / name)
+
+
+def missing(name: str) -> str | None:
+    """Why the data of that name cannot be used; None where they can."""
+    place = data_place(name)
+    if place.exists():
+        return None
+    hint = f": set {VARIABLES[name]} to their folder" if name in VARIABLES else ""
+    return f"no {name} data at {place}{hint}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folder = webshop_folder()
-    if not folder.is_dir():
-        skip = pytest.mark.skip(reason=f"no public WebShop files at {folder}: set WEBSHOP_DATA to their folder")
-        for item in items:
-            if item.get_closest_marker("data"):
-                item.add_marker(skip)
+    """Skip tests marked ``data`` (WebShop) or ``data("alfworld")`` where the data are absent."""
+    for item in items:
+        for mark in item.iter_markers("data"):
+            for reason in filter(None, map(missing, mark.args or ("webshop",))):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _present(name: str) -> Path:
+    reason = missing(name)
+    if reason is not None:
+        pytest.skip(reason)
+    return data_place(name)
 
 
 @pytest.fixture(scope="session")
 def webshop_data() -> Path:
-    folder = webshop_folder()
-    if not folder.is_dir():
-        pytest.skip(f"no public WebShop files at {folder}: set WEBSHOP_DATA to their folder")
-    return folder
+    return _present("webshop")
+
+
+@pytest.fixture(scope="session")
+def alfworld_data() -> Path:
+    return _present("alfworld")
+
+
+@pytest.fixture(scope="session")
+def partition_golden() -> Path:
+    return _present("partition-golden.json")

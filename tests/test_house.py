@@ -14,13 +14,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "actors", "envs", "tune_spaces")
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "pipeline", "actors", "envs", "tune_spaces", "tests", "notebooks",
-    "requirements-cpu.lock", "LICENSE", "CHANGELOG.md", "Makefile",
+    "requirements-cpu.lock", "requirements-alfworld.lock", "LICENSE", "CHANGELOG.md", "Makefile",
 }  # fmt: skip
 HEAVY = ("torch", "ray", "vllm", "transformers", "deepspeed", "mlflow")
 ORCHESTRATION = {
     "pipeline.run", "pipeline.cli", "pipeline.job", "pipeline.federation", "pipeline.client", "pipeline.cluster", "pipeline.standalone",
     "pipeline.evaluation", "pipeline.report", "pipeline.view", "pipeline.progress", "pipeline.recorder", "pipeline.doctor",
-    "pipeline.planning", "pipeline.selftest",
+    "pipeline.planning", "pipeline.selftest", "pipeline.heterogeneity", "pipeline.play", "pipeline.diagnose",
 }  # fmt: skip
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from envs.base import Split, Task, TextEnv, World
+from envs.variants import DEFAULT, Family, Variant
 
 
 class GuessEnv(TextEnv):
@@ -56,7 +57,7 @@ class GuessWorld(World):
     """``count`` tasks; task ``i`` asks for number ``i``."""
 
     name: ClassVar[str] = "guess-test"
-    variants: ClassVar[tuple[str, ...]] = ("default", "other")
+    families: ClassVar[Mapping[str, Family]] = {"other": Family("other", "dynamics", ("only",), "nothing")}
 
     def __init__(self, count: int = 10, max_steps: int = 4, load_s: float = 0.0) -> None:
         time.sleep(load_s)
@@ -65,12 +66,10 @@ class GuessWorld(World):
     def tasks(self, split: Split) -> Sequence[Task]:
         return [guess_task(i) for i in range(self.count)]
 
-    def make(self, variant: str = "default") -> TextEnv:
-        if variant not in self.variants:
-            raise ValueError(f"unknown variant {variant!r}")
-        return GuessEnv(self.max_steps, variant)
+    def make(self, variant: str | Variant = DEFAULT) -> TextEnv:
+        return GuessEnv(self.max_steps, self.variant(variant).family)
 
-    def oracle(self, task: Task) -> list[str]:
+    def oracle(self, task: Task, variant: str | Variant = DEFAULT) -> list[str]:
         return [str(task.payload["target"])]
 
 

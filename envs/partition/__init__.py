@@ -1,5 +1,22 @@
-"""Who owns which tasks: pure functions from a task list to index sets per client."""
+"""Who owns which tasks: pure functions from a task list to index sets per client, and what came of them."""
 
+from envs.partition.build import build_partition
+from envs.partition.explicit import read_assignment, write_assignment
+from envs.partition.hardness import Labels, read_labels, write_labels
+from envs.partition.spec import Partition, PartitionError, PartitionSpec, concentration, dispersion
 from envs.partition.uniform import uniform_slices
 
-__all__ = ["uniform_slices"]
+__all__ = [
+    "Labels",
+    "Partition",
+    "PartitionError",
+    "PartitionSpec",
+    "build_partition",
+    "concentration",
+    "dispersion",
+    "read_assignment",
+    "read_labels",
+    "uniform_slices",
+    "write_assignment",
+    "write_labels",
+]

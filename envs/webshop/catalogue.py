@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import regex
 
 from envs.webshop.errors import WebShopDataError
 from envs.webshop.records import DataFiles, HumanInstruction, Product, Profile, find_files, iter_records, loads, parse_product, read_object
-from envs.webshop.search import BM25, IndexBuilder
+from envs.webshop.search import BM25, Blend, IndexBuilder
 
 FORMAT = "webshop-1"
 _HOT_PRODUCTS = 4096
@@ -99,6 +99,10 @@ def _place(aside: Path, folder: Path) -> None:
 
 def _write(path: Path, value: npt.NDArray[Any]) -> None:
     np.save(path, np.ascontiguousarray(value), allow_pickle=False)
+
+
+def _read_arrays(folder: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    return {name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)) for name in names}
 
 
 def _code(names: dict[str, int], name: str) -> int:
@@ -197,9 +201,7 @@ class Catalogue:
         self.queries: list[str] = meta["queries"]
         self.without_attributes: str | None = next(iter(meta["without_attributes"]), None)
         self._blob = np.asarray(np.memmap(folder / "products.bin", dtype=np.uint8, mode="r"))
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for name in (*_OWN_ARRAYS, *_INDEX_ARRAYS):
-            arrays[name] = np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+        arrays = _read_arrays(folder, (*_OWN_ARRAYS, *_INDEX_ARRAYS))
         self._ends, self._asins, self._rank_position = (arrays[name] for name in ("ends", "asins", "rank_position"))
         self.price_low, self.price_high = arrays["price_low"], arrays["price_high"]
         self._category, self._query = arrays["category"], arrays["query"]
@@ -207,6 +209,7 @@ class Catalogue:
         self.human_position, self.human_index = arrays["human_position"], arrays["human_index"]
         self.engine = BM25({name: arrays[name] for name in _INDEX_ARRAYS})
         self._hot: OrderedDict[int, Product] = OrderedDict()
+        self._id_rank: npt.NDArray[np.int32] | None = None
 
     @classmethod
     def open(
@@ -252,9 +255,49 @@ class Catalogue:
             raise KeyError(asin)
         return int(self._rank_position[place])
 
-    def ranked(self, text: str, k: int) -> list[int]:
-        """Positions of the best ``k`` products for a free-text query, best first."""
-        return [int(self._rank_position[document]) for document, _ in self.engine.search(text, k)]
+    def ranked(self, text: str, k: int, engine: BM25 | Blend | None = None, allowed: npt.NDArray[np.bool_] | None = None) -> list[int]:
+        """Positions of the best ``k`` products for a free-text query, best first; by another ``engine`` over the same products, or of
+        the ``allowed`` ones alone (a flag per product by ``id_rank``)."""
+        return [int(self._rank_position[document]) for document, _ in (engine or self.engine).search(text, k, allowed)]
+
+    def id_rank(self, position: int) -> int:
+        """The place of the product at ``position`` in the order of ids, which numbers the documents of an index."""
+        if self._id_rank is None:
+            self._id_rank = np.empty(len(self), dtype=np.int32)
+            self._id_rank[self._rank_position] = np.arange(len(self), dtype=np.int32)
+        return int(self._id_rank[position])
+
+    def asin(self, position: int) -> str:
+        """The id of the product at ``position``, without decoding the product."""
+        return bytes(self._asins[self.id_rank(position)]).decode("utf-8", "surrogatepass")
+
+    def index(self, label: str, text_of: Callable[[Product], str]) -> BM25:
+        """A search engine over other texts of the same products, memory-mapped like the catalogue's own and built on first use.
+
+        ``label`` names the texts: it has to change whenever ``text_of`` does.
+        """
+        name = hashlib.sha256(f"{FORMAT}|{regex.__version__}|{label}".encode()).hexdigest()[:16]
+        folder = self.folder.with_name(f"{self.folder.name}-{name}")
+        if not (folder / "meta.json").is_file():
+            with _only_one(folder.with_name(f"{folder.name}.lock")):
+                if not (folder / "meta.json").is_file():
+                    aside = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+                    try:
+                        self._write_index(aside, label, text_of)
+                        _place(aside, folder)
+                    finally:
+                        shutil.rmtree(aside, ignore_errors=True)
+        return BM25(_read_arrays(folder, _INDEX_ARRAYS))
+
+    def _write_index(self, target: Path, label: str, text_of: Callable[[Product], str]) -> None:
+        builder = IndexBuilder()
+        for position in range(len(self)):
+            builder.add(text_of(self.product(position)))
+        rank = np.empty(len(self), dtype=np.int32)
+        rank[self._rank_position] = np.arange(len(self), dtype=np.int32)
+        for name, value in builder.arrays(rank).items():
+            _write(target / f"{name}.npy", value)
+        (target / "meta.json").write_text(json.dumps({"format": FORMAT, "texts": label}))
 
     def in_category(self, name: str) -> list[int]:
         """Positions of the products of a category, in catalogue order."""

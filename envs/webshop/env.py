@@ -1,26 +1,28 @@
 """One browser in a shop, call for call like the published text environment, without a browser, a web server or Java.
 
-Owns sessions, action parsing and navigation. Every environment draws from its own copy of the shop's random stream, so that nothing is
+Owns sessions, action parsing and navigation, and says what it needs of a shop (``Shop``) and of one that answers clicks differently
+(``Clicks``). Every environment draws from its own copy of the shop's random stream, so that nothing is
 shared between two of them.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import random
 import re
 import string
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from envs.webshop import pages
-from envs.webshop.goals import Goal
+from envs.webshop.goals import Goal, Goals
 from envs.webshop.pages import Kind, Page, Target
-from envs.webshop.records import Product
-
-if TYPE_CHECKING:
-    from envs.webshop.shop import WebShop
+from envs.webshop.records import Product, Profile
+from envs.webshop.reward import RewardParts
 
 Mode: TypeAlias = Literal["text", "text_rich"]
 
@@ -29,6 +31,46 @@ _ACTION = re.compile(r"(.+)\[(.+)\]")
 _PAGE_NAMES = ("search_results", "item_page", "item_sub_page", "done")
 _SUB_PAGES = {name.lower(): name for name in pages.SUB_PAGES}
 _REMEMBERED_SESSIONS = 4096
+
+
+class Clicks(Protocol):
+    """What clicks do in a shop whose controls do not all do what they say. The text of a page does not depend on it."""
+
+    def landing(self, page: Page, clicked: str, asin: str | None) -> tuple[str, bool]:
+        """The control that a click on ``clicked`` works as, and whether the purchase it makes is charged a fee that no budget allows."""
+
+    def chosen(self, product: Product, name: str, value: str) -> str:
+        """The value of option ``name`` that a click on ``value`` sets."""
+
+
+class Shop(Protocol):
+    """What a browser needs of a shop. Positions number what the shop can show."""
+
+    profile: Profile
+    results_per_page: int
+    goals: Goals
+
+    @property
+    def clicks(self) -> Clicks | None:
+        """What clicks do where they do not do what they say."""
+
+    def find(self, keywords: Sequence[str], rng: random.Random) -> Sequence[int]:
+        """Positions of the hits for a split query, best first."""
+
+    def product_at(self, position: int) -> Product:
+        """The product at a position."""
+
+    def product(self, asin: str) -> Product:
+        """The product with this id. Raises ``KeyError``."""
+
+    def price(self, asin: str) -> float:
+        """The price (dollars) at which a product is sold."""
+
+    def score(self, product: Product, options: Mapping[str, str], goal: Goal, price: float | None = None) -> RewardParts:
+        """``reward`` and its parts of a purchase, at another ``price`` than the shop's where one is given."""
+
+    def session_rng(self) -> random.Random:
+        """The random stream of a new browser."""
 
 
 def parse_action(action: str) -> tuple[str, str | None]:
@@ -55,7 +97,14 @@ class ShopEnv:
     """One browser in a shop, with the interface of the published text environment."""
 
     def __init__(
-        self, shop: WebShop, mode: Mode, show_attrs: bool, num_prev_obs: int, num_prev_actions: int, session_prefix: str | None
+        self,
+        shop: Shop,
+        mode: Mode,
+        show_attrs: bool,
+        num_prev_obs: int = 0,
+        num_prev_actions: int = 0,
+        session_prefix: str | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         if mode not in ("text", "text_rich"):
             raise ValueError(f"unknown observation mode {mode!r}: choose 'text' or 'text_rich'")
@@ -63,7 +112,7 @@ class ShopEnv:
         self.num_prev_obs, self.num_prev_actions, self.session_prefix = num_prev_obs, num_prev_actions, session_prefix
         self.prev_obs: list[str] = []
         self.prev_actions: list[str] = []
-        self._rng = shop.session_rng()
+        self._rng = rng or shop.session_rng()
         self._goal_of: OrderedDict[str, int] = OrderedDict()
         self.purchase: dict[str, Any] | None = None
         """asin, options, price, reward and parts (``info``) of the latest purchase since the last ``reset`` by the caller."""
@@ -159,7 +208,7 @@ class ShopEnv:
         state.keywords, state.page, state.asin, state.options = keywords, page, None, {}
         hits = shop.find(keywords, self._rng)
         size = shop.results_per_page
-        shown = [shop.catalogue.product(position) for position in hits[(page - 1) * size : page * size]]
+        shown = [shop.product_at(position) for position in hits[(page - 1) * size : page * size]]
         url = f"{BASE_URL}/search_results/{state.id}/{'+'.join(keywords)}/{page}"
         self._page = pages.results_page(url, state.instruction, page, len(hits), shown)
 
@@ -169,7 +218,9 @@ class ShopEnv:
             state.asin = clicked.upper()
             state.opened.add(state.asin)
         elif target.kind is Kind.OPTION:
-            state.options[target.name.lower()] = clicked
+            rule = self.shop.clicks
+            value = clicked if rule is None else rule.chosen(self._product(), target.name, clicked)
+            state.options[target.name.lower()] = value
         product = self._product()
         url = f"{BASE_URL}/item_page/{state.id}/{state.asin}/{'+'.join(state.keywords)}/{state.page}/{json.dumps(state.options)}"
         self._page = pages.item_page(url, state.instruction, product, self.show_attrs)
@@ -184,15 +235,16 @@ class ShopEnv:
         url = f"{BASE_URL}/item_sub_page/{state.id}/{state.asin}/{'+'.join(state.keywords)}/{state.page}/{name}/{state.options}"
         self._page = pages.sub_page(url, state.instruction, self._product(), name)
 
-    def _buy(self) -> float:
+    def _buy(self, fee: bool) -> float:
         state = self._session
         product = self._product()
-        parts = self.shop.score(product, state.options, self.goal)
+        price = math.inf if fee else self.shop.price(product.asin)
+        parts = self.shop.score(product, state.options, self.goal, price)
         reward = float(parts.pop("reward"))
         self.purchase = {
             "asin": product.asin,
             "options": dict(state.options),
-            "price": self.shop.price(product.asin),
+            "price": price,
             "reward": reward,
             "info": dict(parts),
         }
@@ -201,11 +253,14 @@ class ShopEnv:
 
     def _click(self, clicked: str) -> tuple[float, bool]:
         """Buttons go by their text, whatever kind of target carries it, and by the kind of page they stand on."""
-        state, target = self._session, self._page.targets[clicked]
+        state, fee = self._session, False
+        if self.shop.clicks is not None:
+            clicked, fee = self.shop.clicks.landing(self._page, clicked, state.asin)
+        target = self._page.targets.get(clicked, Target(Kind.BUTTON))
         # as published, the kind of page is read from the address, which also holds the query
         where = next((name for name in _PAGE_NAMES if name in self._page.url), "")
         if clicked == pages.BUY.lower():
-            return self._buy(), True
+            return self._buy(fee), True
         if clicked == pages.BACK.lower():
             state.keywords, state.page, state.asin, state.opened, state.options = [], 1, None, set(), {}
             self._show_index()

@@ -83,7 +83,7 @@ class Goals(Sequence[Goal]):
     def __init__(
         self, catalogue: Catalogue, human: bool, positions: npt.NDArray[Any], parts: npt.NDArray[Any], limits: npt.NDArray[Any]
     ) -> None:
-        self._catalogue, self._human = catalogue, human
+        self.catalogue, self._human = catalogue, human
         self._positions, self._parts, self._limits = positions, parts, limits
         self._cumulative: list[float] | None = None
 
@@ -99,28 +99,34 @@ class Goals(Sequence[Goal]):
             return [self[place] for place in range(*index.indices(len(self)))]
         position = int(self._positions[index])
         limit = float(self._limits[index])
-        product = self._catalogue.product(position)
+        product = self.catalogue.product(position)
         return goal_of(product, int(self._parts[index]), NO_LIMIT if limit == NO_LIMIT else limit, self._human, self._weight(position))
 
     def __iter__(self) -> Iterator[Goal]:
         return (self[index] for index in range(len(self)))
 
     def _weight(self, position: int) -> float:
-        return 1 if self._human else float(self._catalogue.wanted_weight[position])
+        return 1 if self._human else float(self.catalogue.wanted_weight[position])
 
     def product_position(self, index: int) -> int:
         """The catalogue position of the product that goal ``index`` asks for."""
         return int(self._positions[index])
 
+    def limits(self) -> npt.NDArray[np.float64]:
+        """The highest price limit (dollars) that any goal has on a product, in catalogue order; 0 for products without a goal."""
+        highest = np.zeros(len(self.catalogue))
+        np.maximum.at(highest, self._positions, self._limits)
+        return highest
+
     def select(self, indices: Sequence[int]) -> Goals:
         """The goals at ``indices``, in that order."""
         rows = np.asarray(indices, dtype=np.int64)
-        return Goals(self._catalogue, self._human, self._positions[rows], self._parts[rows], self._limits[rows])
+        return Goals(self.catalogue, self._human, self._positions[rows], self._parts[rows], self._limits[rows])
 
     def draw(self, rng: random.Random) -> int:
         """The index of a goal drawn by weight: one uniform draw. As published, index 0 is never drawn when there are others."""
         if self._cumulative is None:
-            weights = np.ones(len(self)) if self._human else self._catalogue.wanted_weight[self._positions]
+            weights = np.ones(len(self)) if self._human else self.catalogue.wanted_weight[self._positions]
             self._cumulative = [0.0, *np.cumsum(weights).tolist()]
         place = bisect.bisect_right(self._cumulative, rng.uniform(0, self._cumulative[-1]))
         return min(place, len(self) - 1)

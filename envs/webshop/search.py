@@ -84,6 +84,7 @@ class BM25:
     """Ranked retrieval over an index made by ``IndexBuilder``. The arrays are only read."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], k1: float = K1, b: float = B) -> None:
+        self._arrays = arrays
         self._words = arrays["words"]
         self._word_ends = arrays["word_ends"]
         self._starts = arrays["starts"]
@@ -95,6 +96,10 @@ class BM25:
         one, k1_, b_ = np.float32(1), np.float32(k1), np.float32(b)
         lengths: Floats = np.asarray(arrays["lengths"])
         self._inverse: Floats = one / (k1_ * ((one - b_) + b_ * lengths / average))
+
+    def with_corner(self, k1: float, b: float) -> BM25:
+        """The same index ranked with other parameters; only the length norms are held anew."""
+        return BM25(self._arrays, k1, b)
 
     def _word(self, index: int) -> bytes:
         start = int(self._word_ends[index - 1]) if index else 0
@@ -112,8 +117,15 @@ class BM25:
                 high = middle
         return low if low < len(self._word_ends) and self._word(low) == wanted else None
 
-    def search(self, text: str, k: int = 50) -> list[tuple[int, float]]:
-        """The best ``k`` documents that hold a term of ``text``: ``(document number, float32 score)``, best first."""
+    def search(self, text: str, k: int = 50, allowed: npt.NDArray[np.bool_] | None = None) -> list[tuple[int, float]]:
+        """The best ``k`` documents that hold a term of ``text``: ``(document number, float32 score)``, best first.
+
+        Of ``allowed`` (a flag per document number) only those; the scores do not depend on it.
+        """
+        return best(self.totals(text), k, allowed)
+
+    def totals(self, text: str) -> npt.NDArray[np.float64]:
+        """The score of every document for ``text``, by document number; 0 for those that hold none of its terms."""
         tally: dict[str, int] = {}
         for term in analyze(text):
             tally[term] = tally.get(term, 0) + 1
@@ -128,11 +140,27 @@ class BM25:
             idf = np.float32(math.log(1 + (self._used - found + 0.5) / (found + 0.5)))
             weight = np.float32(boost) * idf
             total[documents] += weight - weight / (np.float32(1) + frequencies * self._inverse[documents])
-        matching = np.flatnonzero(total > 0)
-        scores = total[matching].astype(np.float32)
-        if len(matching) > k > 0:
-            bar = np.partition(scores, len(scores) - k)[len(scores) - k]
-            keep = scores >= bar
-            matching, scores = matching[keep], scores[keep]
-        order = np.argsort(-scores, kind="stable")[:k]
-        return [(int(document), float(score)) for document, score in zip(matching[order], scores[order], strict=True)]
+        return total
+
+
+def best(totals: npt.NDArray[np.float64], k: int, allowed: npt.NDArray[np.bool_] | None = None) -> list[tuple[int, float]]:
+    """The ``k`` documents with the largest totals above 0, of the ``allowed`` ones: ``(number, float32 score)``, equal ones by number."""
+    matching = np.flatnonzero(totals > 0 if allowed is None else (totals > 0) & allowed)
+    scores = totals[matching].astype(np.float32)
+    if len(matching) > k > 0:
+        bar = np.partition(scores, len(scores) - k)[len(scores) - k]
+        keep = scores >= bar
+        matching, scores = matching[keep], scores[keep]
+    order = np.argsort(-scores, kind="stable")[:k]
+    return [(int(document), float(score)) for document, score in zip(matching[order], scores[order], strict=True)]
+
+
+class Blend:
+    """Two engines over the same documents, ranked by a weighted mean of their scores; ``weight`` in [0, 1] is that of the second."""
+
+    def __init__(self, first: BM25, second: BM25, weight: float) -> None:
+        self._first, self._second, self._weight = first, second, weight
+
+    def search(self, text: str, k: int = 50, allowed: npt.NDArray[np.bool_] | None = None) -> list[tuple[int, float]]:
+        """As ``BM25.search``."""
+        return best((1 - self._weight) * self._first.totals(text) + self._weight * self._second.totals(text), k, allowed)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from envs.webshop.catalogue import Catalogue
-from envs.webshop.env import Mode, ShopEnv
+from envs.webshop.env import Clicks, Mode, ShopEnv
 from envs.webshop.goals import Goal, Goals, make_goals
 from envs.webshop.nouns import TitleNouns
 from envs.webshop.records import Product, Profile
@@ -52,7 +52,8 @@ class WebShop:
             raise ValueError(f"unknown profile {profile!r}: choose 'fed' or 'up'")
         if results_per_page < 1:
             raise ValueError(f"results_per_page is {results_per_page}: at least 1 is needed")
-        self.profile = profile
+        self.profile: Profile = profile
+        self.clicks: Clicks | None = None
         self.results_per_page = results_per_page
         default = os.environ.get("WEBSHOP_SEARCH_RETURN_N", "50") if profile == "fed" else "50"
         self.top_n = int(default) if top_n is None else top_n
@@ -69,6 +70,10 @@ class WebShop:
         )
         self._title_nouns = title_nouns or TitleNouns()
         self._found: OrderedDict[str, list[int]] = OrderedDict()
+
+    def product_at(self, position: int) -> Product:
+        """The product at a catalogue position."""
+        return self.catalogue.product(position)
 
     def product(self, asin: str) -> Product:
         """The product with this id. Raises ``KeyError``."""
@@ -111,11 +116,10 @@ class WebShop:
         goal = self.goals[goal_index]
         return self.score(self.product(asin), options, goal)
 
-    def score(self, product: Product, options: Mapping[str, str], goal: Goal) -> RewardParts:
-        """As ``reward``, for a product and a goal at hand."""
-        return score(
-            product, goal, self.price(product.asin), options, self._title_nouns(product), self._title_nouns(self.product(goal["asin"]))
-        )
+    def score(self, product: Product, options: Mapping[str, str], goal: Goal, price: float | None = None) -> RewardParts:
+        """As ``reward``, for a product and a goal at hand, at another ``price`` (dollars) than the shop's where one is given."""
+        paid = self.price(product.asin) if price is None else price
+        return score(product, goal, paid, options, self._title_nouns(product), self._title_nouns(self.product(goal["asin"])))
 
     def session_rng(self) -> random.Random:
         """A fresh copy of the random stream as it stands after construction."""
@@ -130,6 +134,8 @@ class WebShop:
         num_prev_obs: int = 0,
         num_prev_actions: int = 0,
         session_prefix: str | None = None,
+        rng: random.Random | None = None,
     ) -> ShopEnv:
-        """A new environment on this shop. ``num_prev_*`` earlier observations and actions are put before what ``step`` returns."""
-        return ShopEnv(self, mode, show_attrs, num_prev_obs, num_prev_actions, session_prefix)
+        """A new environment on this shop, drawing from ``rng`` or from a stream of its own. ``num_prev_*`` earlier observations and
+        actions are put before what ``step`` returns."""
+        return ShopEnv(self, mode, show_attrs, num_prev_obs, num_prev_actions, session_prefix, rng)

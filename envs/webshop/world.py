@@ -6,7 +6,7 @@ Goals 0..heldout-1 are held out, all others are for training, as in the publishe
 from __future__ import annotations
 
 import hashlib
-import itertools
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from envs.base import Split, Task, TextEnv, World
+from envs.reveal import mark
+from envs.variants import DEFAULT, Family, Probe, Variant
 from envs.webshop.env import ShopEnv
 from envs.webshop.goals import Goal
+from envs.webshop.oracle import solution
 from envs.webshop.pages import SEPARATOR
-from envs.webshop.records import Product, Profile
-from envs.webshop.reward import MATCH, normalize_color, similarity
+from envs.webshop.records import Profile
 from envs.webshop.shop import WebShop
+from envs.webshop.variants import FAMILIES, Variants, VariantShop, hint, probes
 
 SUCCESS_REWARD = 10.0
 SEARCH_ACTION = "search[<your query>]"
@@ -49,15 +52,26 @@ def quoted(page: str) -> str:
 class WebShopTextEnv(TextEnv):
     """One episode at a time in a shop.
 
-    The observation is the page after the instruction. Besides ``admissible`` (``search[<your query>]`` where there is a search bar,
-    then ``click[x]``), ``score`` and ``success``, ``info`` has ``task_text`` (the task as read from the page), ``applied`` (whether the
-    action did something) and, after a purchase, ``parts`` (of the score). The reward is 10 for a purchase with score 1, else 0; the
-    episode is truncated after ``max_steps`` actions. An action that makes the published environment fail (such as ``search[<a> x]``) is
-    not applied.
+    The observation is the page after the instruction, with ``mark`` before it where there is one. Besides ``admissible``
+    (``search[<your query>]`` where there is a search bar, then ``click[x]``), ``score`` and ``success``, ``info`` has ``task_text`` (the
+    task as read from the page), ``applied`` (whether the action did something) and, after a purchase, ``parts`` (of the score). The reward
+    is 10 for a purchase with score 1, else 0; the episode is truncated after ``max_steps`` actions. An action that makes the published
+    environment fail (such as ``search[<a> x]``) is not applied. With ``noise`` (the variant) pages are drawn anew at every view, from a
+    stream that ``reset(seed=...)`` starts again.
     """
 
-    def __init__(self, shop: WebShop, max_steps: int = 15, quote: bool = False, show_attrs: bool = False) -> None:
+    def __init__(
+        self,
+        shop: WebShop | VariantShop,
+        max_steps: int = 15,
+        quote: bool = False,
+        show_attrs: bool = False,
+        mark: str = "",
+        noise: Variant | None = None,
+    ) -> None:
         self._shop, self._max_steps, self._quote, self._show_attrs = shop, max_steps, quote, show_attrs
+        self._mark, self._noise_of = mark, noise
+        self._noise = None if noise is None else fresh_noise(noise)
         self._browser: ShopEnv | None = None
         self._task_text = ""
         self._steps = 0
@@ -68,7 +82,9 @@ class WebShopTextEnv(TextEnv):
         task = (options or {}).get("task")
         if not isinstance(task, Task) or "goal" not in task.payload:
             raise ValueError('reset needs a WebShop task: reset(options={"task": world.tasks("train")[0]})')
-        self._browser = self._shop.text_env(show_attrs=self._show_attrs)
+        if self._noise_of is not None and seed is not None:
+            self._noise = self._noise_of.rng("pages", seed)
+        self._browser = self._shop.text_env(show_attrs=self._show_attrs, rng=self._noise)
         page = self._browser.reset(session=int(task.payload["goal"]))
         self._task_text, shown = split_page(page)
         self._steps = 0
@@ -94,6 +110,7 @@ class WebShopTextEnv(TextEnv):
         return self._shown(split_page(page)[1]), SUCCESS_REWARD if info["success"] else 0.0, done, truncated, info
 
     def _shown(self, page: str) -> str:
+        page = f"{self._mark}{SEPARATOR}{page}" if self._mark else page
         return quoted(page) if self._quote else page
 
     def _info(self, browser: ShopEnv, applied: bool, score: float = 0.0, done: bool = False) -> dict[str, Any]:
@@ -124,6 +141,7 @@ class WebShopWorld(World):
     """
 
     name: ClassVar[str] = "webshop"
+    families: ClassVar[Mapping[str, Family]] = FAMILIES
 
     def __init__(
         self,
@@ -155,6 +173,7 @@ class WebShopWorld(World):
         if empty:
             raise ValueError(f"split {empty[0]!r} would have no task: heldout_use and train_use need to be at least 1")
         self._tasks: dict[Split, list[Task]] = {}
+        self._variants = Variants(self.shop, max_steps, heldout)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Tasks in goal order. Ids are the published ones; the n-th goal with the same product and options gets the suffix ``#n``."""
@@ -174,30 +193,46 @@ class WebShopWorld(World):
             self._tasks[split] = made
         return self._tasks[split]
 
-    def make(self, variant: str = "default") -> WebShopTextEnv:
-        """A fresh environment on the shared catalogue."""
-        if variant not in self.variants:
-            raise ValueError(f"unknown variant {variant!r}: choose one of {', '.join(self.variants)}")
-        return WebShopTextEnv(self.shop, self.max_steps, self._quote, self._show_attrs)
+    def make(self, variant: str | Variant = DEFAULT) -> WebShopTextEnv:
+        """A fresh environment on the shared catalogue, as the variant shows it."""
+        found = self.variant(variant)
+        shop = self._variants.shop(found)
+        noise = found if isinstance(shop, VariantShop) and shop.stochastic else None
+        return WebShopTextEnv(shop, self.max_steps, self._quote, self._show_attrs, mark(found, FAMILIES, hint(found), "shop"), noise)
 
-    def oracle(self, task: Task) -> list[str]:
-        """Search for the product, open it, choose its options and buy it.
+    def oracle(self, task: Task, variant: str | Variant = DEFAULT) -> list[str]:
+        """Search for the product, open it, choose its options and buy it, by the rules of the variant.
 
-        The query is the one of title, title with options, and instruction that shows the product earliest. When none shows it, the list
-        is the one for the first page and does not solve the task.
+        Of several queries the one that shows the product earliest. With ``stochastic`` pages it holds for the first episode of a fresh
+        environment that is reset without a seed.
         """
+        found = self.variant(variant)
+        shop = self._variants.shop(found)
         goal = self.shop.goals[int(task.payload["goal"])]
-        product = self.shop.product(goal["asin"])
-        wishes = goal["goal_options"]
-        words = " ".join(wishes.values() if isinstance(wishes, Mapping) else wishes)
-        position = self.shop.catalogue.position(product.asin)
-        candidates = (product.title, f"{product.title} {words}", goal["instruction_text"])
-        queries = [query for query in map(_typeable, candidates) if query]
-        ranks = [_rank(self.shop.find(query.lower().split(" "), self.shop.session_rng()), position) for query in queries]
-        best = min(range(len(ranks)), key=ranks.__getitem__)
-        page = 0 if ranks[best] == _ABSENT else ranks[best] // self.shop.results_per_page
-        clicks = ["next >"] * page + [product.asin.lower(), *_choices(product, wishes), "buy now"]
-        return [f"search[{queries[best]}]", *(f"click[{target}]" for target in clicks)]
+        noise = None
+        if isinstance(shop, VariantShop) and shop.stochastic:
+            noise = fresh_noise(found)
+            shop.text_env(rng=noise)
+        return solution(shop, goal, self.max_steps, noise)
+
+    def probe(self, variant: str | Variant = DEFAULT) -> Probe:
+        """Ids on the first result pages (at least ten) for queries made of held-out goals, and every page along scripted walks."""
+        found = self.variant(variant)
+        shop, rng = self._variants.shop(found), found.rng("probe")
+        goals = [self.shop.goals[index] for index in probes.spaced(probes.QUERIES, len(self._ranges["heldout"]))]
+        size = shop.results_per_page
+        depth = size * -(-probes.RANKED // size)
+        rankings = tuple(
+            tuple(shop.product_at(position).asin for position in shop.find(query.split(" "), rng)[:depth])
+            for query in probes.queries(self.shop, goals)
+        )
+        env = self.make(found)
+        replies: list[str] = []
+        for index in probes.spaced(probes.SCRIPTED_GOALS, len(self._ranges["heldout"])):
+            task = self.tasks("heldout")[index]
+            for script in probes.scripts(self.shop, self.shop.goals[index]):
+                replies += _replies(env, task, script)
+        return Probe(rankings, tuple(replies))
 
     def overlap(self) -> Mapping[str, int]:
         """What the offered held-out tasks share with the train tasks.
@@ -218,37 +253,22 @@ class WebShopWorld(World):
         }
 
 
-_ABSENT = 1 << 30
+def fresh_noise(variant: Variant) -> random.Random:
+    """The stream from which a fresh environment of a stochastic variant draws."""
+    return variant.rng("pages")
 
 
-def _rank(hits: Sequence[int], position: int) -> int:
-    return hits.index(position) if position in hits else _ABSENT
-
-
-def _typeable(query: str) -> str:
-    """A query that survives the action syntax: no brackets, no line breaks, no operator in front."""
-    for char in "[]\n<>":
-        query = query.replace(char, " ")
-    return " ".join(query.split())
-
-
-def _choices(product: Product, wishes: Mapping[str, str] | Sequence[str]) -> list[str]:
-    """Option values to click, at most one per option name, that meet as many wishes as can be met.
-
-    Clicking what a synthetic goal names does not always count: the bought value is reduced to a colour word that the wish may not hold
-    ("rectangular" holds "tan"), so other values of the product are tried as well.
-    """
-    wanted = [str(normalize_color(wish)) for wish in (wishes.items() if isinstance(wishes, Mapping) else wishes)]
-    named = set(wishes.values() if isinstance(wishes, Mapping) else wishes)
-    per_name: list[list[tuple[frozenset[int], str]]] = []
-    for values in product.options.values():
-        kept: dict[frozenset[int], str] = {}
-        for value in sorted(values, key=lambda value: value not in named):
-            met = frozenset(place for place, wish in enumerate(wanted) if similarity(str(normalize_color(value)), wish) > MATCH)
-            kept.setdefault(met, value)
-        per_name.append([(frozenset(), ""), *kept.items()])
-    best = max(
-        itertools.product(*per_name),
-        key=lambda picks: (len(frozenset().union(*(met for met, _ in picks))), sum(value in named for _, value in picks)),
-    )
-    return [value for _, value in best if value]
+def _replies(env: WebShopTextEnv, task: Task, script: Sequence[str]) -> list[str]:
+    """What an environment answers along a script; "" for the actions after the end of the episode."""
+    observation, info = env.reset(seed=0, options={"task": task})
+    out = [observation]
+    for action in script:
+        if action == probes.SECOND_ROW:
+            offered = info["admissible"]
+            rows = offered[offered.index("click[next >]") + 1 :] if "click[next >]" in offered else []
+            action = rows[1] if len(rows) > 1 else action
+        observation, _, terminated, truncated, info = env.step(action)
+        out.append(observation)
+        if terminated or truncated:
+            break
+    return out + [""] * (1 + len(script) - len(out))

@@ -11,10 +11,12 @@ from pipeline.config.evaluation import EvaluationConfig
 from pipeline.config.federation import FederationConfig
 from pipeline.config.learner import LearnerConfig
 from pipeline.config.model import LoraConfig, ModelConfig
+from pipeline.config.partition import PartitionConfig
 from pipeline.config.resources import ResourcesConfig
 from pipeline.config.rollout import RolloutConfig
 from pipeline.config.run import RunConfig
 from pipeline.config.tracking import TrackingConfig
+from pipeline.config.variant import VariantConfig
 from pipeline.config.world import WorldConfig
 
 __all__ = [
@@ -26,9 +28,11 @@ __all__ = [
     "LearnerConfig",
     "LoraConfig",
     "ModelConfig",
+    "PartitionConfig",
     "ResourcesConfig",
     "RolloutConfig",
     "RunConfig",
     "TrackingConfig",
+    "VariantConfig",
     "WorldConfig",
 ]

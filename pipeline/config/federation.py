@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline.config.base import Section
+from pipeline.config.partition import PartitionConfig
 
 
 class FederationConfig(Section):
@@ -22,6 +23,7 @@ class FederationConfig(Section):
     rounds: int = Field(15, ge=1, le=100_000, description="Communication rounds.")
     local_epochs: int = Field(2, ge=1, le=1000, description="Rollout batches that a client trains on in a round.")
     tasks_per_client: int = Field(100, ge=1, le=1_000_000, description="Tasks that each client owns.")
+    partition: PartitionConfig = Field(PartitionConfig(), description="How clients differ in their tasks.")
     local_client: int = Field(0, ge=0, description="The client that trains; only with `mode: local`.")
     schedule: Literal["hash", "reference"] = Field(
         "hash",

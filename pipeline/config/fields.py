@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
@@ -58,9 +58,16 @@ class Setting:
         """A word from the command line as a JSON value of this setting's kind; what does not fit stays text, for validation to refuse."""
         if "null" in self.kinds and text.lower() in ("null", "none"):
             return None
+        if "integer" in self.kinds and text.isdecimal():
+            return int(text)
         if "list" in self.kinds and text not in self.choices:
             if not text.startswith("["):
                 return [part.strip() for part in text.split(",") if part.strip()]
+            try:
+                return json.loads(text)
+            except (ValueError, RecursionError):
+                return text
+        if "table" in self.kinds:
             try:
                 return json.loads(text)
             except (ValueError, RecursionError):
@@ -94,6 +101,8 @@ def _walk(section: type[Section], prefix: str) -> Iterator[Setting]:
 
 def _kinds(annotation: Any) -> tuple[set[str], list[Any]]:
     origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _kinds(typing.get_args(annotation)[0])
     if origin is Literal:
         return set(), list(typing.get_args(annotation))
     if origin in (Union, types.UnionType):
@@ -106,12 +115,26 @@ def _kinds(annotation: Any) -> tuple[set[str], list[Any]]:
         return kinds, choices
     if origin is tuple:
         return {"list"}, []
+    if origin is dict:
+        return {"table"}, []
     return {_KINDS[annotation]}, []
+
+
+def scalar(text: str) -> Any:
+    """A word from the command line as an entry of a table: true, false, a number, or text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, int | float) else text
 
 
 def _bounds(info: FieldInfo) -> str:
     low = high = above = below = None
-    for item in info.metadata:
+    parts = [part for part in typing.get_args(info.annotation) if typing.get_origin(part) is Annotated]
+    for item in [*info.metadata, *(item for part in parts for item in part.__metadata__)]:
         match item:
             case Ge(ge=value):
                 low = value

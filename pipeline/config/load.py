@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from pipeline.config.base import Section
 from pipeline.config.config import Config
-from pipeline.config.fields import Setting, settings
+from pipeline.config.fields import Setting, scalar, settings
 from pipeline.config.rules import Problem, adapter_slots_needed, problems
 from pipeline.errors import ConfigError
 
@@ -83,7 +83,8 @@ def resolve(config: Config) -> Config:
     if config.aggregation.rule is None:
         changes["aggregation"]["rule"] = "product" if lora else "full"
     if config.rollout.template == "auto":
-        changes["rollout"]["template"] = "short" if config.model.name == "embedded" else "tags"
+        own = "memory" if config.world.name == "alfworld" else "short"
+        changes["rollout"]["template"] = own if embedded else "tags"
     if config.rollout.self_test and config.rollout.self_test_tolerance is None:
         changes["rollout"]["self_test_tolerance"] = 0.002 if config.model.dtype == "float32" else 0.1
     if lora and config.rollout.adapter_slots is None:
@@ -171,6 +172,13 @@ def _apply(tree: dict[str, Any], overrides: Sequence[str], found: list[Problem])
             continue
         path, equals, text = word[2:].partition("=")
         setting = known.get(path)
+        table = known.get(path.rpartition(".")[0])
+        if setting is None and table is not None and "table" in table.kinds:
+            if not equals and (not words or words[0].startswith("--")):
+                found.append(Problem(path, _MISSING, "needs a value (true | false | number | text)"))
+                continue
+            _put(tree, path, scalar(text if equals else words.pop(0)))
+            continue
         if setting is None:
             if not equals and words and not words[0].startswith("--"):
                 words.pop(0)
@@ -188,15 +196,18 @@ def _apply(tree: dict[str, Any], overrides: Sequence[str], found: list[Problem])
         else:
             found.append(Problem(path, _MISSING, f"needs a value ({setting.allowed})"))
             continue
-        target = tree
-        *sections, key = path.split(".")
-        for name in sections:
-            inner = target.setdefault(name, {})
-            if not isinstance(inner, dict):
-                break
-            target = inner
-        else:
-            target[key] = value
+        _put(tree, path, value)
+
+
+def _put(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Set a dotted key; what stands where a section should is left for validation to refuse."""
+    *sections, key = path.split(".")
+    for name in sections:
+        inner = tree.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return
+        tree = inner
+    tree[key] = value
 
 
 def _unknown(path: str, known: Mapping[str, Setting]) -> str:

@@ -163,24 +163,30 @@ def _learner(config: Config) -> Iterator[Problem]:
         )
 
 
+WORLD_SETTINGS: dict[str, tuple[str, ...]] = {
+    "webshop": ("profile", "human_goals", "results_per_page", "products"),
+    "alfworld": ("games", "room_size", "task_types", "heldout_split"),
+}
+"""Settings that one world alone has."""
+
+
 def _world(config: Config) -> Iterator[Problem]:
     world = config.world
     if world.data is not None:
-        yield from _unused(config, "with world.data, which brings its own catalogue", "world.products", "world.data_seed")
-    if world.name != "webshop":
-        yield from _unused(
-            config,
-            f"with world.name = {world.name}",
-            "world.profile",
-            "world.human_goals",
-            "world.results_per_page",
-            "world.products",
-        )
+        made = ("products", "data_seed", "games", "room_size")
+        yield from _unused(config, "with world.data, which brings its own tasks", *(f"world.{name}" for name in made))
+    for owner, names in WORLD_SETTINGS.items():
+        if world.name != owner:
+            yield from _unused(config, f"with world.name = {world.name}", *(f"world.{name}" for name in names))
+    if world.name in WORLD_SETTINGS:
+        yield from _unused(config, f"with world.name = {world.name}, which has settings of its own", "world.options")
+    elif world.data is not None:
+        yield from _unused(config, f"with world.name = {world.name}, which has no data", "world.data")
 
 
 def _evaluation(config: Config) -> Iterator[Problem]:
     heldout, tasks = config.world.heldout, config.evaluation.tasks
-    if heldout is not None and tasks > heldout:
+    if heldout is not None and tasks > heldout and is_set(config, "evaluation.tasks"):
         yield Problem("evaluation.tasks", tasks, f"world.heldout = {heldout} tasks are held out; allowed: 1 to {heldout}")
 
 
@@ -226,4 +232,38 @@ def _places(config: Config) -> Iterator[Problem]:
         )
 
 
-RULES: tuple[Rule, ...] = (_clients, _tasks, _adapter, _algorithm, _learner, _world, _evaluation, _rollout, _places)
+def _partition(config: Config) -> Iterator[Problem]:
+    partition = config.federation.partition
+    section = "federation.partition"
+    knobs = [name for name in ("preference", "coverage", "hardness") if getattr(partition, name) is not None]
+    if partition.scenes is not None:
+        if config.world.name != "alfworld":
+            yield Problem(f"{section}.scenes", partition.scenes, f"rooms are ALFWorld's, but world.name = {config.world.name}")
+        others = (*knobs, "file", "labels", "min_size", "mean_size", "max_size", "easy_mean")
+        yield from _unused(config, f"with {section}.scenes", *(f"{section}.{name}" for name in others))
+        return
+    if partition.file is not None:
+        others = (*knobs, "labels", "min_size", "mean_size", "max_size", "easy_mean", "seed", "reference")
+        yield from _unused(config, f"with {section}.file, which names every client's tasks", *(f"{section}.{name}" for name in others))
+        return
+    if partition.coverage is None:
+        yield from _unused(config, f"without {section}.coverage", *(f"{section}.{name}" for name in ("min_size", "mean_size", "max_size")))
+    if partition.hardness is None:
+        yield from _unused(config, f"without {section}.hardness", f"{section}.labels", f"{section}.easy_mean")
+    elif partition.labels is None:
+        yield Problem(f"{section}.hardness", partition.hardness, f"needs {section}.labels; `fedagent data label` writes such a file")
+    if partition.reference and len(knobs) != 1:
+        yield Problem(f"{section}.reference", True, f"the published constructors use one knob at a time, here are {len(knobs)}")
+
+
+def _variant(config: Config) -> Iterator[Problem]:
+    variant, section = config.world.variant, "world.variant"
+    if variant.family != "default":
+        return
+    others = ("members", "severity", "options", "seed", "min_reachable", "reach_tasks", "reference")
+    yield from _unused(config, f"with {section}.family = default", *(f"{section}.{name}" for name in others))
+    if variant.reveal == "none":
+        yield from _unused(config, f"with {section}.family = default", "evaluation.worlds", "evaluation.world_tasks")
+
+
+RULES: tuple[Rule, ...] = (_clients, _tasks, _partition, _variant, _adapter, _algorithm, _learner, _world, _evaluation, _rollout, _places)

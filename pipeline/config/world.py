@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline.config.base import Section
+from pipeline.config.variant import VariantConfig
 
 
 class WorldConfig(Section):
@@ -22,9 +23,22 @@ class WorldConfig(Section):
     results_per_page: int | None = Field(
         None, ge=1, le=50, description="Search results per page. Default: 10 (as in WebShop) with a data folder, 4 with generated data."
     )
+    games: int = Field(800, ge=1, le=1_000_000, description="ALFWorld: generated games for training; only without a data folder.")
+    room_size: Literal["small", "full"] = Field(
+        "small", description="ALFWorld: generated rooms of 5 to 9 receptacles, or of the published games' size; only without a data folder."
+    )
+    task_types: tuple[str, ...] | None = Field(
+        None, description="ALFWorld: task types that are kept. Default: all of a data folder; those of the embedded model when generated."
+    )
+    heldout_split: Literal["both", "seen", "unseen"] = Field("both", description="ALFWorld: validation split that is held out.")
     max_steps: int | None = Field(
-        None, ge=1, le=1000, description="Turns per episode. Default: 15 with a data folder, 8 with generated data."
+        None, ge=1, le=1000, description="Turns per episode. Default: 15 (WebShop) or 50 (ALFWorld) with a data folder, else 8 or 24."
     )
     heldout: int | None = Field(
-        None, ge=1, le=100_000, description="Tasks kept for evaluation. Default: 500 with a data folder, 400 with generated data."
+        None,
+        ge=1,
+        le=100_000,
+        description="Tasks kept for evaluation. Default: 500 (WebShop) or all with a data folder, else 400 or 300.",
     )
+    options: dict[str, bool | int | float | str] = Field({}, description="Settings of other worlds, such as bandit, by name.")
+    variant: VariantConfig = Field(VariantConfig(), description="How clients differ in what their world answers.")

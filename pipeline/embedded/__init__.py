@@ -1,14 +1,15 @@
-"""The embedded model: a tiny decoder that this project trains itself, so that everything runs without a download.
+"""The embedded models: tiny decoders that this project trains itself, so that everything runs without a download.
 
-``embedded_path`` is the folder of the shipped weights; the other modules build it: ``tokenizer``, ``shopper`` (scripted expert), ``visit``
-and ``demos`` (demonstrations on the WebShop engine), ``warmstart`` (supervised training), ``gates`` (what a build must show), ``build``.
-Importing this package imports no torch.
+``embedded_path`` is the folder of shipped weights: one model shops, the other (``alfworld``) keeps house. The modules here build the
+shop's: ``tokenizer``, ``shopper`` (scripted expert), ``visit`` and ``demos`` (demonstrations on the WebShop engine), ``gates`` (what a
+build must show), ``build``; ``warmstart`` (supervised training) and ``folder`` serve both. Importing this package imports no torch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,20 @@ from pipeline.errors import DataError
 
 MANIFEST = "manifest.json"
 WEIGHTS = Path(__file__).parent / "weights"
+OTHER_WEIGHTS: Mapping[str, Path] = {"alfworld": Path(__file__).parent / "alfworld" / "weights"}
+"""Models for other worlds than the shop; any world without its own gets the shop's."""
 
 
-def embedded_path() -> Path:
-    """The folder of the shipped model, after checking every file against the manifest. Raises ``DataError`` for a damaged one."""
-    read_manifest(WEIGHTS)
-    return WEIGHTS
+def embedded_path(world: str = "webshop") -> Path:
+    """The folder of the model for a world, after checking every file against the manifest. Raises ``DataError`` for a damaged one."""
+    folder = OTHER_WEIGHTS.get(world, WEIGHTS)
+    read_manifest(folder)
+    return folder
 
 
-def model_key() -> str:
-    """Sixteen hex digits that name the contents of the shipped model."""
-    return str(read_manifest(WEIGHTS)["key"])
+def model_key(world: str = "webshop") -> str:
+    """Sixteen hex digits that name the contents of the model shipped for a world."""
+    return str(read_manifest(OTHER_WEIGHTS.get(world, WEIGHTS))["key"])
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -6,13 +6,10 @@ Owns the order of the steps and the folder's contents. ``python -m pipeline.embe
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import random
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +18,14 @@ import torch
 
 from envs.base import Task, World, make_world
 from envs.webshop import generate
-from pipeline.embedded import MANIFEST, files_key, gates, warmstart
+from pipeline.embedded import gates, warmstart
 from pipeline.embedded.demos import Amounts, Shop, record, write_lookalike
+from pipeline.embedded.folder import Progress, encode, rich_progress, write_folder
 from pipeline.embedded.gates import Gates, Measured, Sampler
 from pipeline.embedded.shopper import Skill
 from pipeline.embedded.tokenizer import train_tokenizer
 from pipeline.embedded.visit import Turn
-from pipeline.embedded.warmstart import Recipe, Row
+from pipeline.embedded.warmstart import Recipe
 
 PRODUCTS = 400
 CATALOGUE_SEED = 0
@@ -48,10 +46,6 @@ class Plan:
     sisters: tuple[int, ...] = tuple(range(1001, 1006))
     lookalikes: tuple[int, ...] = tuple(range(1006, 1009))
     gate_tasks: int = 300
-
-
-Progress = Callable[[str, int, int], None]
-"""Called with the name of a step, how much of it is done, and how much there is."""
 
 
 def build(
@@ -84,14 +78,14 @@ def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
         world, shops = _shops(plan, Path(scratch), say)
         turns = _demonstrations(shops, plan, say)
         tokenizer = train_tokenizer(text for turn in turns[:: max(1, len(turns) // 30_000)] for text in (turn.prompt, turn.response))
-        rows = _encode(tokenizer, turns, say)
+        rows = encode(tokenizer, turns, say)
         model = warmstart.new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, plan.seed)
         loss = warmstart.train(model, rows, plan.recipe, plan.seed, lambda done, total, _: say("warm start", done, total))
         say("gates", 0, 1)
         measured = gates.measure(Sampler(model, tokenizer, plan.seed), world, world.tasks("heldout")[: plan.gate_tasks])
         say("gates", 1, 1)
         gates.check(measured, plan.gates)
-        _write(out, model, tokenizer, plan, measured, loss, len(rows))
+        write_folder(out, model, tokenizer, gates.MAX_NEW_TOKENS, _described(model, tokenizer, plan, measured, loss, len(rows)))
     return measured
 
 
@@ -131,70 +125,22 @@ def _demonstrations(shops: Sequence[Shop], plan: Plan, say: Progress) -> list[Tu
     return turns
 
 
-def _encode(tokenizer: Any, turns: Sequence[Turn], say: Progress) -> list[Row]:
-    rows: list[Row] = []
-    for start in range(0, len(turns), 4096):
-        part = turns[start : start + 4096]
-        prompts = tokenizer([turn.prompt for turn in part], add_special_tokens=False)["input_ids"]
-        responses = tokenizer([turn.response for turn in part], add_special_tokens=False)["input_ids"]
-        rows += [Row(tuple(p), tuple(r)) for p, r in zip(prompts, responses, strict=True)]
-        say("encoding", len(rows), len(turns))
-    return rows
-
-
-def _write(out: Path, model: Any, tokenizer: Any, plan: Plan, measured: Measured, loss: float, rows: int) -> None:
-    """Save aside, describe, and move into place."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        model.generation_config.update(do_sample=True, temperature=1.0, max_new_tokens=gates.MAX_NEW_TOKENS)
-        model.save_pretrained(str(aside))
-        tokenizer.save_pretrained(str(aside))
-        files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(aside.iterdir())}
-        manifest = {
-            "key": files_key(files),
-            "command": f"fedagent model build --out DIR --seed {plan.seed}",
-            "catalogue": {
-                "products": PRODUCTS,
-                "seed": CATALOGUE_SEED,
-                "key": generate.catalogue_key(PRODUCTS, CATALOGUE_SEED),
-                **WORLD_OPTIONS,
-            },
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "vocabulary": len(tokenizer),
-            "turns": rows,
-            "final_loss": round(loss, 4),
-            "measured": measured.as_dict(),
-            "plan": asdict(plan),
-            "files": files,
-        }
-        (aside / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        for path in aside.iterdir():
-            path.chmod(0o644)
-        aside.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        aside.rename(out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-@contextmanager
-def rich_progress() -> Iterator[Progress]:
-    """A terminal progress display, one bar per step."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description:>15}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns) as bars:
-        known: dict[str, TaskID] = {}
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in known:
-                known[step] = bars.add_task(step, total=total)
-            bars.update(known[step], completed=done)
-
-        yield show
+def _described(model: Any, tokenizer: Any, plan: Plan, measured: Measured, loss: float, rows: int) -> dict[str, Any]:
+    return {
+        "command": f"fedagent model build --out DIR --seed {plan.seed}",
+        "catalogue": {
+            "products": PRODUCTS,
+            "seed": CATALOGUE_SEED,
+            "key": generate.catalogue_key(PRODUCTS, CATALOGUE_SEED),
+            **WORLD_OPTIONS,
+        },
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "vocabulary": len(tokenizer),
+        "turns": rows,
+        "final_loss": round(loss, 4),
+        "measured": measured.as_dict(),
+        "plan": asdict(plan),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-WIDTH = 64
+HEAD = 32
+"""vLLM's CPU attention needs heads of at least 32."""
 MAX_POSITIONS = 4096
 INITIAL_STD = 0.1
 """About 1 / sqrt(width). The usual 0.02 of large models costs hundreds of updates at this width before anything is copied."""
@@ -37,6 +38,20 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Size of the model: ``width`` is ``heads`` times ``HEAD``."""
+
+    layers: int = 2
+    heads: int = 2
+    inner: int = 160
+
+    @property
+    def width(self) -> int:
+        """Dimensions of the residual stream."""
+        return self.heads * HEAD
+
+
+@dataclass(frozen=True)
 class Row:
     """One turn as token ids; ``response`` ends with the stop token."""
 
@@ -44,21 +59,23 @@ class Row:
     response: tuple[int, ...]
 
 
-def new_model(vocabulary: int, stop: int, pad: int, seed: int, layers: int = 2) -> Any:
-    """A fresh float32 ``LlamaForCausalLM`` of about 0.19 M parameters: 64 wide, 2 layers, 2 heads of 32, untied output head.
+def new_model(vocabulary: int, stop: int, pad: int, seed: int, shape: Shape | None = None) -> Any:
+    """A fresh float32 ``LlamaForCausalLM`` with an untied output head; by default 64 wide, 2 layers, 2 heads of 32 (0.19 M parameters with
+    768 tokens).
 
-    vLLM's CPU attention needs heads of at least 32, and its whole-weight updates need an output head of its own. Llama rather than
-    Qwen2, because ``AutoTokenizer`` replaces the tokenizer of a folder whose model is a Qwen2 by Qwen's own.
+    vLLM's whole-weight updates need an output head of its own. Llama rather than Qwen2, because ``AutoTokenizer`` replaces the tokenizer of
+    a folder whose model is a Qwen2 by Qwen's own.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    shape = shape or Shape()
     config = LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=WIDTH,
-        intermediate_size=160,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        num_key_value_heads=2,
+        hidden_size=shape.width,
+        intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
         max_position_embeddings=MAX_POSITIONS,
         tie_word_embeddings=False,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},

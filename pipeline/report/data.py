@@ -14,8 +14,10 @@ from typing import Any
 
 from pipeline.errors import DataError
 from pipeline.report.chart import Bar, Chart, Point, Series
+from pipeline.report.rates import Rate, as_number, rate_of
+from pipeline.report.worlds import Worlds, read_worlds
 from pipeline.runlog import History, Record, read_history
-from pipeline.statistics import Interval, newcombe, wilson
+from pipeline.statistics import Interval, newcombe
 
 PHASES = ("rollout", "train", "publish", "aggregate", "evaluate", "checkpoint")
 
@@ -37,26 +39,6 @@ SIGNALS = (
     ("padding_waste", "Padding", "share of learner tokens"),
 )
 """Key of the round (or client) record, title, unit."""
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A success rate with its 95 % interval: ``successes`` of ``n`` tasks after ``round``."""
-
-    round: int
-    successes: int
-    n: int
-    score: float | None = None
-
-    @property
-    def value(self) -> float:
-        """The rate, in [0, 1]."""
-        return self.successes / self.n
-
-    @property
-    def interval(self) -> Interval:
-        """Wilson's interval."""
-        return wilson(self.successes, self.n)
 
 
 @dataclass(frozen=True)
@@ -114,7 +96,7 @@ class ReportData:
     config: Mapping[str, Any]
     sampled: Gain | None
     greedy: Gain | None
-    other_worlds: Sequence[tuple[str, Rate]]
+    worlds: Worlds
     missing: Sequence[str]
     rounds_done: int
     rounds_planned: int | None
@@ -135,7 +117,7 @@ def read_report(folder: Path) -> ReportData:
     if not (history.starts or history.rounds or history.evaluations):
         raise DataError(f"{folder}/metrics.jsonl has no records: the run has not got to its first one; try again once it has")
     config = history.start.get("config") or _resolved(folder)
-    planned = _number((config.get("federation") or {}).get("rounds"))
+    planned = as_number((config.get("federation") or {}).get("rounds"))
     rounds_done = max((int(r["round"]) for r in history.rounds), default=0)
     sampled, greedy = _gain(history, "sampled"), _gain(history, "greedy")
     columns, phases = _columns(history.rounds)
@@ -146,7 +128,7 @@ def read_report(folder: Path) -> ReportData:
         config=config,
         sampled=sampled,
         greedy=greedy,
-        other_worlds=_other_worlds(history),
+        worlds=read_worlds(history),
         missing=_missing(history, sampled, rounds_done, planned),
         rounds_done=rounds_done,
         rounds_planned=int(planned) if planned is not None else None,
@@ -173,34 +155,16 @@ def _shared(history: History, mode: str) -> list[Record]:
     return [
         e
         for e in history.evaluations
-        if not e.get("client") and (e.get("world") or "default") == "default" and (e.get("mode") or "sampled") == mode and _rate(e)
+        if not e.get("client") and (e.get("world") or "default") == "default" and (e.get("mode") or "sampled") == mode and rate_of(e)
     ]
-
-
-def _rate(record: Mapping[str, Any]) -> Rate | None:
-    n, success = _number(record.get("n")), _number(record.get("success"))
-    if not n or n < 1 or success is None:
-        return None
-    return Rate(int(record["round"]), min(int(success * n + 0.5), int(n)), int(n), _number(record.get("score")))
 
 
 def _gain(history: History, mode: str) -> Gain | None:
     found = _shared(history, mode)
-    rates = [rate for e in found if (rate := _rate(e))]
+    rates = [rate for e in found if (rate := rate_of(e))]
     if not rates:
         return None
-    return Gain(mode, _number(found[-1].get("temperature")), rates[0], rates[-1])
-
-
-def _other_worlds(history: History) -> list[tuple[str, Rate]]:
-    """The last sampled evaluation of the shared agent in each world but the default one."""
-    last: dict[str, Rate] = {}
-    for e in history.evaluations:
-        world = str(e.get("world") or "default")
-        rate = _rate(e)
-        if world != "default" and not e.get("client") and e.get("mode") != "greedy" and rate:
-            last[world] = rate
-    return sorted(last.items())
+    return Gain(mode, as_number(found[-1].get("temperature")), rates[0], rates[-1])
 
 
 def _missing(history: History, sampled: Gain | None, rounds_done: int, planned: float | None) -> list[str]:
@@ -232,7 +196,7 @@ def _success_chart(history: History) -> Chart | None:
     for mode, color, style in (("sampled", 0, "band"), ("greedy", 1, "bars")):
         points = []
         for e in _shared(history, mode):
-            rate = _rate(e)
+            rate = rate_of(e)
             if rate:
                 points.append(Point(rate.round, rate.value, *rate.interval, note=f"{rate.successes} of {rate.n} tasks"))
         if points:
@@ -241,7 +205,7 @@ def _success_chart(history: History) -> Chart | None:
     training = [
         Point(r["round"], y, note=f"{r.get('episodes', '?')} episodes")
         for r in history.rounds
-        if (y := _number(r.get("success"))) is not None
+        if (y := as_number(r.get("success"))) is not None
     ]
     if training:
         series.append(Series("training", "training episodes", training, 2))
@@ -254,7 +218,7 @@ def _signals(history: History) -> list[tuple[Chart, str]]:
     for key, title, unit in SIGNALS:
         points = []
         for r in history.rounds:
-            value = _number(r.get(key))
+            value = as_number(r.get(key))
             if value is None:
                 value = _client_mean(history.clients, int(r["round"]), key)
             if value is not None:
@@ -265,17 +229,19 @@ def _signals(history: History) -> list[tuple[Chart, str]]:
 
 
 def _client_mean(clients: Sequence[Record], round: int, key: str) -> float | None:
-    pairs = [(v, _number(c.get("episodes")) or 1.0) for c in clients if c["round"] == round and (v := _number(c.get(key))) is not None]
+    pairs = [(v, as_number(c.get("episodes")) or 1.0) for c in clients if c["round"] == round and (v := as_number(c.get(key))) is not None]
     weight = sum(w for _, w in pairs)
     return sum(v * w for v, w in pairs) / weight if weight else None
 
 
 def _columns(rounds: Sequence[Record]) -> tuple[list[Bar], list[str]]:
     """Seconds per round and phase, for the phases that took any time."""
-    recorded = {p for r in rounds for p, v in (r.get("phases") or {}).items() if _number(v)}
+    recorded = {p for r in rounds for p, v in (r.get("phases") or {}).items() if as_number(v)}
     phases = [p for p in PHASES if p in recorded] + sorted(recorded - set(PHASES))
     bars = [
-        Bar(str(r["round"]), [_number((r.get("phases") or {}).get(p)) or 0.0 for p in phases]) for r in rounds if phases and r.get("phases")
+        Bar(str(r["round"]), [as_number((r.get("phases") or {}).get(p)) or 0.0 for p in phases])
+        for r in rounds
+        if phases and r.get("phases")
     ]
     return bars, phases
 
@@ -288,25 +254,29 @@ def _client_lines(history: History) -> list[ClientLine]:
     visits: dict[str, list[Record]] = {}
     for c in history.clients:
         visits.setdefault(str(c.get("client")), []).append(c)
-    own = {str(e["client"]): rate for e in history.evaluations if e.get("client") and (rate := _rate(e))}
+    own = {
+        str(e["client"]): rate
+        for e in history.evaluations
+        if e.get("client") and (e.get("world") or "default") == "default" and (rate := rate_of(e))
+    }
     lines = []
     for client in sorted({*visits, *failures, *own}):
         seen = visits.get(client, [])
 
         def total(key: str, seen: Sequence[Record] = seen) -> float:
-            return sum(_number(c.get(key)) or 0.0 for c in seen)
+            return sum(as_number(c.get(key)) or 0.0 for c in seen)
 
         lines.append(
             ClientLine(
                 client=client,
                 visits=len(seen),
                 failures=failures.get(client, 0),
-                retries=int(sum(max((_number(c.get("attempts")) or 1) - 1, 0) for c in seen)),
+                retries=int(sum(max((as_number(c.get("attempts")) or 1) - 1, 0) for c in seen)),
                 episodes=int(total("episodes")),
                 tokens=int(total("tokens")),
-                success=[v for c in seen if (v := _number(c.get("success"))) is not None],
-                score=_number(seen[-1].get("score")) if seen else None,
-                invalid=_number(seen[-1].get("invalid")) if seen else None,
+                success=[v for c in seen if (v := as_number(c.get("success"))) is not None],
+                score=as_number(seen[-1].get("score")) if seen else None,
+                invalid=as_number(seen[-1].get("invalid")) if seen else None,
                 rollout_seconds=total("rollout_seconds"),
                 train_seconds=total("train_seconds"),
                 own=own.get(client),
@@ -319,7 +289,7 @@ def _failures(history: History, folder: Path) -> list[Failure]:
     found = []
     for r in history.rounds:
         for f in r.get("failed") or []:
-            client, attempts = str(f.get("client")), _number(f.get("attempts"))
+            client, attempts = str(f.get("client")), as_number(f.get("attempts"))
             path = f"failures/round-{r['round']:04d}-{client}.txt"
             kept = path if (folder / path).is_file() else None
             first = (str(f.get("error") or "").strip() or "no message").splitlines()[0]
@@ -331,14 +301,14 @@ def _totals(history: History) -> dict[str, float | None]:
     """Sums over rounds; None for what no round recorded. ``seconds`` is the wall clock of all sessions, else the rounds'."""
 
     def total(key: str) -> float | None:
-        values = [v for r in history.rounds if (v := _number(r.get(key))) is not None]
+        values = [v for r in history.rounds if (v := as_number(r.get(key))) is not None]
         return sum(values) if values else None
 
     totals = {key: total(key) for key in ("episodes", "tokens", "bytes_up", "bytes_down", "seconds")}
     totals["round_seconds"] = totals["seconds"]
     if history.session_seconds is not None:
         totals["seconds"] = history.session_seconds
-    totals["heldout_episodes"] = sum(rate.n for e in history.evaluations if (rate := _rate(e))) or None
+    totals["heldout_episodes"] = sum(rate.n for e in history.evaluations if (rate := rate_of(e))) or None
     return totals
 
 
@@ -348,7 +318,3 @@ def _when(time: str) -> str:
         return f"{datetime.datetime.fromisoformat(time).astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
     except ValueError:
         return time
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

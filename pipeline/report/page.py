@@ -10,8 +10,10 @@ from typing import Any
 
 from pipeline.progress import duration, short
 from pipeline.report.chart import Chart, line_chart, number, spark, stacked_columns
-from pipeline.report.data import ClientLine, Gain, Rate, ReportData
-from pipeline.report.document import attribute, both_widths, document, empty, facts, row, section, table
+from pipeline.report.data import ClientLine, Gain, ReportData
+from pipeline.report.document import attribute, both_widths, document, empty, facts, section
+from pipeline.report.rates import Rate
+from pipeline.report.worlds_section import worlds_section
 
 MAX_CLIENT_ROWS = 200
 MAIN_SIGNALS = 6
@@ -29,7 +31,7 @@ def render(data: ReportData, episodes_page: str | None = None) -> str:
         _banner(data),
         _headline(data),
         _success(data, tables),
-        _worlds(data),
+        _worlds(data, tables),
         _clients(data, tables),
         _time(data, tables),
         _signals(data, tables),
@@ -64,6 +66,8 @@ def _head(data: ReportData, episodes_page: str | None) -> str:
     links = ['<a href="metrics.jsonl">metrics.jsonl</a>']
     if (data.folder / "config.resolved.json").is_file():
         links.append('<a href="config.resolved.json">config.resolved.json</a>')
+    if (data.folder / "partition.html").is_file():
+        links.insert(0, '<a href="partition.html">who owns which tasks</a>')
     if episodes_page:
         links.insert(0, f'<a href="{escape(episodes_page, quote=True)}">episodes turn by turn</a>')
     return f"<header><h1>{escape(data.name)}</h1><p>{escape(' · '.join(facts))}</p><p class='links'>{' '.join(links)}</p></header>"
@@ -132,11 +136,16 @@ def _legend(chart: Chart) -> str:
     return f'<p class="legend">{"".join(keys)}</p>'
 
 
-def _worlds(data: ReportData) -> str:
-    if not data.other_worlds:
-        return ""
-    rows = [row(escape(world), _percent(rate), _range(rate), str(rate.n)) for world, rate in data.other_worlds]
-    return section("worlds", "Other worlds, last evaluation", table(["World", "Success", "95 %", "Tasks"], rows))
+def _worlds(data: ReportData, tables: Tables) -> str:
+    chart = data.worlds.chart
+    if chart is not None:
+        _table(tables, chart)
+    note = (
+        ""
+        if chart is None
+        else _note("Each client lives in one world; prompts look the same in all of them unless world.variant.reveal.", chart.id)
+    )
+    return worlds_section(data.worlds, "" if chart is None else _legend(chart), note)
 
 
 def _clients(data: ReportData, tables: Tables) -> str:

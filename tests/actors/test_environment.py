@@ -52,7 +52,8 @@ def test_an_exception_is_the_outcome_of_its_slot_alone_and_the_slot_works_again(
 
 def test_an_unknown_variant_fails_its_slot_with_the_worlds_message() -> None:
     (outcome,) = EnvironmentWorker(GuessWorld(), 1).step_many([Reset(0, 0, guess_task(3), "nowhere", 0)])
-    assert (outcome.status, outcome.error) == ("failed", "ValueError: unknown variant 'nowhere'")
+    expected = "ValueError: variant 'nowhere' of world 'guess-test': unknown (known: default, other); did you mean 'other'?"
+    assert (outcome.status, outcome.error) == ("failed", expected)
 
 
 def test_the_worlds_step_limit_truncates_even_if_the_environment_forgets() -> None:

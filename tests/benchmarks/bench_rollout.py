@@ -22,6 +22,7 @@ import numpy as np
 
 from envs.base import Split, Task, TextEnv, World
 from envs.prompts import ParsedAction
+from envs.variants import DEFAULT, Variant
 
 PROMPT, NEW, REQUESTS, SLOTS = 70, 6, 256, 32
 """Prompt and new tokens per turn, turns per batch, episodes in flight in the race of drivers."""
@@ -203,11 +204,11 @@ class PlannedWorld(World):
         """Those of one seed."""
         return planned_tasks(0)
 
-    def make(self, variant: str = "default") -> TextEnv:
+    def make(self, variant: str | Variant = DEFAULT) -> TextEnv:
         """A counter."""
         return PlannedEnv()
 
-    def oracle(self, task: Task) -> list[str]:
+    def oracle(self, task: Task, variant: str | Variant = DEFAULT) -> list[str]:
         """Anything."""
         return ["x"] * int(task.payload["turns"])
 

@@ -125,7 +125,7 @@ def test_pages_that_come_quoted_are_not_quoted_again() -> None:
 
 
 def test_other_worlds_have_their_own_words_and_plain_observations() -> None:
-    text = render(PromptSpec(world="alfworld"), "put a mug on the desk", [], "You are in a room.", ["look", "go to desk 1"])
+    text = render(PromptSpec(world="elsewhere"), "put a mug on the desk", [], "You are in a room.", ["look", "go to desk 1"])
     assert "text world" in text
     assert "You see: You are in a room.\n" in text
     assert "WebShop" not in text

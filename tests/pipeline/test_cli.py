@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import guarded, main
+from pipeline.cli import guarded, main, split_settings
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -82,3 +82,16 @@ def test_a_missing_library_says_what_to_install(capsys: pytest.CaptureFixture[st
 
     with pytest.raises(ModuleNotFoundError):
         guarded(ours)
+
+
+def test_settings_of_a_federation_are_taken_out_of_a_commands_arguments() -> None:
+    words = ["play", "--client", "c003", "--world.variant.family", "checkout", "--run.seed=3", "--out", "a.b", "--tracking.mlflow", "--json"]
+    own, settings = split_settings(words)
+    assert own == ["play", "--client", "c003", "--out", "a.b", "--json"]
+    assert settings == ["--world.variant.family", "checkout", "--run.seed=3", "--tracking.mlflow"]
+
+
+def test_a_command_that_takes_no_settings_refuses_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["report", "runs/demo", "--run.seed", "3"])
+    assert "unrecognized arguments: --run.seed 3" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.base import Task
-from pipeline.config import Config
+from pipeline.config import Config, FederationConfig
 from pipeline.errors import ConfigError
-from pipeline.schedule import POOLED, Schedule, client_names, client_tasks, draw_tasks, episode_seed, sample_clients
+from pipeline.partitioning import partition_tasks
+from pipeline.schedule import POOLED, Schedule, client_names, draw_tasks, episode_seed, sample_clients
 
 
 def tasks(n: int) -> list[Task]:
@@ -81,6 +83,10 @@ def test_all_clients_take_part_when_as_many_are_asked_for() -> None:
 def test_rounds_are_counted_from_one() -> None:
     with pytest.raises(ValueError, match="round 0"):
         sample_clients(config().federation, 0, 0)
+
+
+def client_tasks(made: Sequence[Task], federation: FederationConfig, seed: int) -> dict[str, tuple[Task, ...]]:
+    return partition_tasks(federation, client_names(federation), made, seed).by_client()
 
 
 def test_clients_own_exactly_their_tasks_and_share_none_while_there_are_enough() -> None:
@@ -212,5 +218,5 @@ def test_summary_counts_what_the_plans_use() -> None:
 
 
 def test_a_batch_larger_than_a_clients_tasks_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match=r"tasks_per_epoch = 8, but client c\d+ owns 5"):
+    with pytest.raises(ConfigError, match=r"tasks_per_epoch = 8: client c\d+ owns 5"):
         Schedule(config(tasks_per_client=5), tasks(100)).plan(1)

@@ -131,6 +131,27 @@ def test_in_a_browser_filters_narrow_the_list(page: Path, browser: Browser) -> N
     assert browser.text("#list") == "No episode matches."
 
 
+def test_in_a_browser_worlds_are_told_apart_where_there_are_several(tmp_path: Path, page: Path, browser: Browser) -> None:  # noqa: F811
+    browser.open(page)
+    assert browser.js("return document.getElementById('worlds').offsetParent === null")
+    assert browser.count("#list .world") == 0
+    files = [
+        write_episodes(tmp_path / "a.jsonl", 2, client="c001", variant="rank_wrapper:invert"),
+        write_episodes(tmp_path / "b.jsonl", 3, client="c002", variant="rank_wrapper:shuffle@0.5+name"),
+    ]
+    browser.open(write_view(files, tmp_path / "e.html"), 390)
+    assert browser.count("#list .world") == 5
+    assert browser.overflow() <= 0
+    browser.js(
+        "const e = document.getElementById('world'); e.value = arguments[0]; e.dispatchEvent(new Event('input'))",
+        "rank_wrapper:invert",
+    )
+    assert browser.count("#list button") == 2
+    for part in ("client c001", "world rank_wrapper:invert"):
+        assert part in browser.text("#episode .chips")
+    assert browser.errors() == []
+
+
 def test_in_a_browser_arrow_keys_walk_through_the_list(page: Path, browser: Browser) -> None:  # noqa: F811
     browser.open(page)
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):

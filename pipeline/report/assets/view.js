@@ -2,7 +2,8 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const [client, round, outcome, text] = ["client", "round", "outcome", "text"].map(byId);
+  const [client, world, round, outcome, text] = ["client", "world", "round", "outcome", "text"].map(byId);
+  const worlds = new Set(data.episodes.map((e) => e.variant));
   let shown = [];
   let current = -1;
 
@@ -24,6 +25,7 @@
 
   function matches(episode) {
     if (client.value && plain(episode.client) !== client.value) return false;
+    if (world.value && plain(episode.variant) !== world.value) return false;
     if (round.value && plain(episode.round) !== round.value) return false;
     if (outcome.value && Boolean(episode.success) !== (outcome.value === "yes")) return false;
     const wanted = text.value.trim().toLowerCase();
@@ -40,7 +42,8 @@
         make("span", episode.success ? "mark yes" : "mark", episode.success ? "✓" : "·"),
         make("span", "", `${plain(episode.client) || "?"}, round ${plain(episode.round) || "?"}`),
         make("span", "", fixed(episode.score, 2)),
-        make("span", "task", episode.instruction || episode.task_id || ""));
+        make("span", "task", episode.instruction || episode.task_id || ""),
+        worlds.size > 1 ? make("span", "task world", `world ${plain(episode.variant) || "?"}`) : null);
       button.type = "button";
       button.dataset.index = index;
       button.title = `task ${episode.task_id ?? "?"}, ${episode.turns.length} turns`;
@@ -116,8 +119,10 @@
 
   if (data.title) byId("title").textContent = `${data.title}: episodes`;
   options(client, data.episodes.map((e) => e.client));
+  options(world, data.episodes.map((e) => e.variant));
+  byId("worlds").hidden = worlds.size < 2;
   options(round, data.episodes.map((e) => e.round));
-  for (const control of [client, round, outcome, text]) control.addEventListener("input", filter);
+  for (const control of [client, world, round, outcome, text]) control.addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   document.addEventListener("keydown", (event) => {
     if (["INPUT", "SELECT"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from envs.webshop import WebShop
+from envs.webshop.generate import ensure_generated
+from envs.webshop.world import WebShopWorld
 
 
 def product(asin: str, name: str, **changes: Any) -> dict[str, Any]:
@@ -130,3 +132,15 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def real_shop(webshop_data: Path, shared_cache: Path) -> WebShop:
     return WebShop(webshop_data, cache_dir=shared_cache)
+
+
+@pytest.fixture(scope="session")
+def generated_world(shared_cache: Path) -> WebShopWorld:
+    """The embedded default: 400 generated products, four rows a page, eight actions."""
+    folder = ensure_generated(shared_cache, 400, 0)
+    return WebShopWorld(folder, results_per_page=4, max_steps=8, heldout=400, cache_dir=shared_cache)
+
+
+@pytest.fixture(scope="session")
+def real_world(webshop_data: Path, shared_cache: Path) -> WebShopWorld:
+    return WebShopWorld(webshop_data, cache_dir=shared_cache)

@@ -83,7 +83,7 @@ def test_other_worlds_and_clients_own_results_do_not_enter_the_headline(tmp_path
     data = read_report(write(tmp_path, *lines))
     assert data.sampled is not None
     assert data.sampled.last.successes == 90
-    assert [(w, r.successes) for w, r in data.other_worlds] == [("lookalike", 30)]
+    assert [(line.world, line.rates[-1].successes) for line in data.worlds.lines] == [("lookalike", 30)]
     (client,) = data.clients
     assert client.own is not None
     assert client.own.successes == 120
