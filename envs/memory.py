@@ -63,6 +63,8 @@ class Memory:
         view = [thing for thing, place in self.noted.items() if place == self.here and place not in named]
         elsewhere = {thing: place for thing, place in self.noted.items() if place != self.here and place not in named}
         state = "" if self.closed is None else " closed" if self.closed else " open"
+        state += " (named)" if self.here in named else ""
+        state += " (failed)" if any(failure.endswith(self.here) for failure in self.failed) else ""
         lists = {
             "Named": ", ".join(named),
             "Placed": self._list(placed),
@@ -75,7 +77,7 @@ class Memory:
             *(f"{name}: {text}" for name, text in lists.items() if text),
             f"Now: {self.view}",
             f"Holding: {', '.join(map(self._marked, self.held)) or 'none'}",
-            f"Here: {self.here}{state}{' (named)' if self.here in named else ''}" if self.here else "Here: none",
+            f"Here: {self.here}{state}" if self.here else "Here: none",
             f"View: {', '.join(map(self._marked, view)) or 'none'}",
         ]
 

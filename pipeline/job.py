@@ -29,7 +29,7 @@ from pipeline.heterogeneity import prove, set_up
 from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, notices, print_plan
 from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
-from pipeline.run_folder import RunFolder, new_run_folder, write_atomic
+from pipeline.run_folder import RunFolder, new_run_folder
 from pipeline.runlog import RunLog
 from pipeline.services import within
 from pipeline.tracking import Tracker
@@ -137,10 +137,10 @@ def train_job(config: Config, resume: Path | None = None) -> int:
 def write_partition(prepared: Prepared, folder: RunFolder) -> None:
     """The page on who owns which tasks, beside the run's log."""
     from envs.partition.report import partition_report
-    from pipeline.report.partition_page import partition_page
+    from pipeline.report.partition_page import write_partition_page
 
-    page = partition_page(partition_report(prepared.schedule.drawn), prepared.config.run.name, f"world {prepared.config.world.name}")
-    write_atomic(folder.partition, page)
+    config = prepared.config
+    write_partition_page(partition_report(prepared.schedule.drawn), folder.partition, config.run.name, f"world {config.world.name}")
 
 
 class Closing:

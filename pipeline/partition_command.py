@@ -195,6 +195,8 @@ def run_label(args: argparse.Namespace) -> int:
             raise ConfigError(f"{name} {value:g}: allowed {'more than 0' if low == 1e-9 else f'{low:g}'} to {high:g}")
     if not (args.model or args.checkpoint) and episodes > 1:
         raise ConfigError(f"--episodes {episodes} cannot matter without --model or --checkpoint: the oracle does the same every time")
+    if args.checkpoint is not None and args.overrides:
+        raise ConfigError(f"{args.overrides[0]} cannot matter with --checkpoint, whose run has its own settings; leave it out")
     if args.checkpoint is not None and (args.config is not None or args.world is not None):
         raise ConfigError("--config and --world cannot matter with --checkpoint, which has both; leave them out")
     return label_command(args, episodes)

@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
 from envs.base import Task
 from envs.partition import Partition
 from envs.partition.build import client_names as numbered_clients
+from envs.partition.streams import stream
 from envs.variants import DEFAULT
 from pipeline.config import Config, FederationConfig
 from pipeline.episodes import EpisodeSpec
@@ -27,11 +26,6 @@ from pipeline.partitioning import partition_tasks
 
 POOLED = "pooled"
 """Name of the one client of ``mode: centralized``."""
-
-
-def stream(seed: int, *purpose: object) -> np.random.Generator:
-    """A generator of its own for ``purpose`` (words and numbers) under ``seed``."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(_words(seed, purpose))))
 
 
 def _words(seed: int, purpose: Sequence[object]) -> list[int]:

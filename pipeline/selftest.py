@@ -13,10 +13,10 @@ import numpy as np
 from actors.engines.base import check_agreement
 from actors.prompting import ChatPrompter
 from envs.base import World
+from envs.partition.streams import stream
 from pipeline.config import Config
 from pipeline.episodes import State
 from pipeline.errors import EngineError, SelfTestError
-from pipeline.schedule import stream
 
 NOISE = 0.02
 """Deviation of what is added to the probe's weights: large enough that a forgotten adapter shows, small enough to stay a language model."""

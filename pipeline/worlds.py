@@ -123,7 +123,13 @@ def _alfworld(config: WorldConfig) -> dict[str, Any]:
     }
     if config.data is not None:
         return {**options, "data_dir": str(config.data)}
-    return {**options, "games": config.games, "size": config.room_size, "seed": config.data_seed}
+    from envs.alfworld.placement import ROOMS
+    from envs.alfworld.scenes import SUITS
+
+    wanted = config.task_types or ()
+    # Kitchens alone, unless a task type is not set there.
+    rooms = ("kitchen",) if all("kitchen" in SUITS.get(name, ("kitchen",)) for name in wanted) else ROOMS
+    return {**options, "games": config.games, "rooms": rooms, "size": config.room_size, "seed": config.data_seed}
 
 
 def _other(config: WorldConfig) -> dict[str, Any]:

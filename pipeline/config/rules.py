@@ -249,7 +249,7 @@ def _partition(config: Config) -> Iterator[Problem]:
     if partition.coverage is None:
         yield from _unused(config, f"without {section}.coverage", *(f"{section}.{name}" for name in ("min_size", "mean_size", "max_size")))
     if partition.hardness is None:
-        yield from _unused(config, f"without {section}.hardness", f"{section}.labels", f"{section}.easy_mean")
+        yield from _unused(config, f"without {section}.hardness", f"{section}.easy_mean")
     elif partition.labels is None:
         yield Problem(f"{section}.hardness", partition.hardness, f"needs {section}.labels; `fedagent data label` writes such a file")
     if partition.reference and len(knobs) != 1:

@@ -14,9 +14,9 @@ PAIRS_SHOWN = 28
 WIDE = 110
 """Columns of a terminal from which intervals fit into the table of pairs."""
 LEGEND = (
-    "Differ, On path: answers to the same actions that differ, at all states and on the oracles' paths. Same, Offered, Noticed, Clash: tasks "
-    "in which one script is best in both worlds; the page offers what is right; a wrong guess shows in time; the best actions contradict "
-    "each other. Loss: of the best shared script, in successes."
+    "Differ, On path: answers to the same actions that differ, at all states and on the oracles' paths. Same, Offered, Noticed, Clash: "
+    "tasks in which one script is best in both worlds; the page offers what is right; a wrong guess shows in time; the best actions "
+    "contradict each other. Loss: of the best shared script, in successes."
 )
 
 

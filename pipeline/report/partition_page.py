@@ -64,7 +64,7 @@ def write_partition_page(report: PartitionReport, path: Path, title: str, facts_
 
 def _head(report: PartitionReport, title: str, world: str) -> str:
     partition = report.partition
-    what = f"explicit file {partition.source}" if partition.source else partition.spec.kind
+    what = f"given by {partition.source}" if partition.source else partition.spec.kind
     what += ", as published" if partition.spec.reference else ""
     lines = [f"{len(partition.clients):,} clients, {len(partition.tasks):,} train tasks, partition: {what}", world]
     return f"<header><h1>{escape(title)}</h1>{''.join(f'<p>{escape(line)}</p>' for line in lines if line)}</header>"

@@ -23,7 +23,7 @@ def partition_tables(report: PartitionReport) -> RenderableType:
 
 def _head(report: PartitionReport) -> Table:
     partition, m = report.partition, report.measures
-    kind = f"file {partition.source}" if partition.source else partition.spec.kind
+    kind = f"given by {partition.source}" if partition.source else partition.spec.kind
     most, first, second = m.overlap.most
     table = Table(title=f"Partition: {kind}{', as published' if partition.spec.reference else ''}", show_header=False, title_justify="left")
     table.add_column(style="bold")

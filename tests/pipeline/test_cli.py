@@ -85,7 +85,7 @@ def test_a_missing_library_says_what_to_install(capsys: pytest.CaptureFixture[st
 
 
 def test_settings_of_a_federation_are_taken_out_of_a_commands_arguments() -> None:
-    words = ["play", "--client", "c003", "--world.variant.family", "checkout", "--run.seed=3", "--out", "a.b", "--tracking.mlflow", "--json"]
+    words = "play --client c003 --world.variant.family checkout --run.seed=3 --out a.b --tracking.mlflow --json".split()
     own, settings = split_settings(words)
     assert own == ["play", "--client", "c003", "--out", "a.b", "--json"]
     assert settings == ["--world.variant.family", "checkout", "--run.seed=3", "--tracking.mlflow"]

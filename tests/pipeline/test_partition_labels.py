@@ -97,11 +97,11 @@ def test_episodes_have_seeds_of_their_own_wherever_a_batch_begins() -> None:
     assert whole[9:] == episode_specs(tasks[3:], 3, 3, 0, "default")
 
 
-def call(*words: object) -> int:
+def call(*words: object, overrides: Sequence[str] = SMALL) -> int:
     parser = argparse.ArgumentParser()
     add_label_parser(parser.add_subparsers())
     args = parser.parse_args(["label", *map(str, words)])
-    args.overrides = list(SMALL)
+    args.overrides = list(overrides)
     code: int = args.command(args)
     return code
 
@@ -145,7 +145,12 @@ def test_labels_that_tell_nothing_apart_come_with_advice(tmp_path: Path, capsys:
 )
 def test_refusals(tmp_path: Path, words: tuple[object, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        call("--out", tmp_path / "labels.json", *words)
+        call("--out", tmp_path / "labels.json", *words, overrides=() if "--checkpoint" in words else SMALL)
+
+
+def test_settings_of_a_run_stand(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--world\.products=40 cannot matter with --checkpoint"):
+        call("--out", tmp_path / "labels.json", "--checkpoint", tmp_path)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_a_file_names_every_clients_tasks(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"federation.partition: partition file .*no tasks for 'c003'"):
         owned(federation(file=path))
     path.write_text("[")
-    with pytest.raises(DataError, match="partition.json"):
+    with pytest.raises(DataError, match=r"partition\.json"):
         owned(federation(file=path))
 
 

@@ -63,7 +63,9 @@ def place_kinds() -> list[str]:
 def object_kinds() -> list[str]:
     """Kinds of things, as they are written."""
     table = placement()
-    return sorted({name.lower() for name in (*table.copies, *(o for held in table.holds.values() for o in held))})
+    held = (name for names in table.holds.values() for name in names)
+    placed = (name for room in table.rooms.values() for name in room.placed)
+    return sorted({name.lower() for name in (*table.copies, *held, *placed, LAMP)})
 
 
 def things() -> Mapping[str, int]:

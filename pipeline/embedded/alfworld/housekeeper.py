@@ -124,9 +124,8 @@ def _deliver(wish: Wish, held: str, memory: Memory) -> tuple[Decision, str]:
     if wish.count > 1 and started:
         places = started[:1]
     if memory.here in places:
-        if memory.closed:
-            return "open", f"open {memory.here}"
-        return "put", f"move {held} to {memory.here}"
+        put = f"move {held} to {memory.here}"
+        return ("open", f"open {memory.here}") if memory.closed or put in memory.failed else ("put", put)
     return ("bring", _go(places[0])) if places else _next(memory)
 
 

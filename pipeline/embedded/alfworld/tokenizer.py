@@ -34,7 +34,7 @@ WORDS = tuple(
     (
         "none nothing happens take move open close examine use heat cool clean slice look inventory help from to with at in on under and "
         "put some two them find it hot closed you using carrying are not anything facing next room this is normal special about of there "
-        "turn off sliced cold named "
+        "turn off sliced cold named failed "
         # What worlds may say of themselves, and other words for commands.
         "house here all as usual things heated cooled by being put into must stand before many lie other places than containers shut when "
         "go away start means one says for can carry more do see what until answer only that done walk unlatch grab place switch warm wash "
@@ -46,6 +46,9 @@ WORDS = tuple(
 SIGNS = "~*+=^%&#"
 """Marks with which worlds give themselves away; all other punctuation is dropped."""
 
+HOUSE, MOST_HOUSES = "house", 20
+"""What a world calls itself where it gives its name."""
+
 PIECE = "##"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _DROPPED = r"(?<![a-z])(?:an?|the|and)(?![a-z])|'s"
@@ -56,6 +59,7 @@ CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor 
 
 def vocabulary(things: Mapping[str, int]) -> list[str]:
     """All tokens, by id. ``things`` has the kinds of things and places, and up to which number each occurs."""
+    things = {**things, HOUSE: MOST_HOUSES}
     named = [name for kind, most in sorted(things.items()) for name in (kind, *(f"{kind} {number}" for number in range(1, most + 1)))]
     letters = [*_LETTERS, *(f"{PIECE}{letter}" for letter in _LETTERS), f"{PIECE} "]
     return list(dict.fromkeys((*SPECIAL, *HEADS, *PHRASES, *WORDS, *named, *SIGNS, *letters)))
