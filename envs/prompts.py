@@ -3,9 +3,10 @@
 Pure text: knows nothing of tokenizers, engines or environments. A prompt is the content of one user message and shows a window:
 the task, the last few (observation, action) pairs, the present observation, and the actions on offer.
 
-Three templates. ``tags`` asks for reasoning between think tags and an action between action tags, as FedAgent and verl-agent do. In the
+Four templates. ``tags`` asks for reasoning between think tags and an action between action tags, as FedAgent and verl-agent do. In the
 others the whole answer is the action: ``short`` is the few-token form that the embedded shop model was trained on, and ``memory`` the one
-of the embedded ALFWorld model, which shows a notebook (``envs.memory``) of the whole episode in place of a window.
+of the embedded ALFWorld model, which shows a notebook (``envs.memory``) of the whole episode in place of a window. ``plain`` is the task and
+the turns as they are, for worlds of few words such as the toy worlds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Literal
 
 from envs.memory import recall
 
-Template = Literal["short", "tags", "memory"]
+Template = Literal["short", "tags", "memory", "plain"]
 
 SEPARATOR = " [SEP] "
 """Stands between the visible texts of a WebShop page."""
@@ -100,7 +101,7 @@ def render(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], obse
     ``task`` is the instruction; ``history`` holds (observation, action) of all past turns, oldest first; ``observation`` is the
     present page as the environment gave it; ``admissible`` the action texts on offer.
     """
-    write = {"short": _render_short, "memory": _render_memory, "tags": _render_tags}[spec.template]
+    write = {"short": _render_short, "memory": _render_memory, "plain": _render_plain, "tags": _render_tags}[spec.template]
     text = write(spec, task, history, observation, admissible)
     if len(text) > spec.max_chars and history:
         text = write(spec, task, (), observation, admissible)
@@ -111,6 +112,8 @@ def parse(spec: PromptSpec, text: str) -> ParsedAction:
     """The action in a model's answer and whether the answer was well-formed."""
     if spec.template == "memory":
         return _parse_memory(text)
+    if spec.template == "plain":
+        return _parse_plain(text)
     return _parse_short(text) if spec.template == "short" else _parse_tags(text, _world_text(spec).tail)
 
 
@@ -178,6 +181,25 @@ def _parse_memory(text: str) -> ParsedAction:
     """The whole answer is the action: words and numbers."""
     action = " ".join(text.split())
     return ParsedAction(action, bool(_COMMAND.fullmatch(action)))
+
+
+# --- plain ---------------------------------------------------------------------------------------------------------------------
+
+_WORDS = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
+
+
+def _render_plain(spec: PromptSpec, task: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]) -> str:
+    window = history[-spec.history :] if spec.history else ()
+    lines = [task, *(f"{seen}\n> {action}" for seen, action in window), observation]
+    if spec.list_actions:
+        lines.append(f"Can: {', '.join(admissible)}")
+    return "\n".join([*lines, "Action:"])
+
+
+def _parse_plain(text: str) -> ParsedAction:
+    """The whole answer is the action: words and numbers."""
+    action = " ".join(text.lower().split())
+    return ParsedAction(action, bool(_WORDS.fullmatch(action)))
 
 
 # --- tags ----------------------------------------------------------------------------------------------------------------------

@@ -130,14 +130,16 @@ def build_parser() -> argparse.ArgumentParser:
     add_play_parser(commands).set_defaults(command=_play)
     add_diagnose_parser(commands)
 
-    model = commands.add_parser("model", help="the embedded model")
+    model = commands.add_parser("model", help="the embedded models")
     model_actions = model.add_subparsers(title="actions", required=True, metavar="ACTION")
-    build = model_actions.add_parser("build", help="train the embedded model from nothing (a few minutes)")
+    build = model_actions.add_parser("build", help="train an embedded model from nothing (a few minutes)")
     build.add_argument("--out", type=Path, required=True, help="folder to write")
     build.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
+    build.add_argument("--world", choices=("webshop", "alfworld"), default="webshop", help="which of the two (default: %(default)s)")
     build.set_defaults(command=_model_build)
     path = model_actions.add_parser("path", help="print the folder of a model, converting it on first use")
     path.add_argument("name", nargs="?", default="embedded", help="embedded, smollm2-135m, a folder or a Hugging Face id")
+    path.add_argument("--world", default="webshop", help="world that embedded is for (default: %(default)s)")
     path.set_defaults(command=_model_path)
 
     doctor = commands.add_parser("doctor", help="check this installation")
@@ -244,11 +246,16 @@ def _play(args: argparse.Namespace) -> int:
 
 
 def _model_build(args: argparse.Namespace) -> int:
-    from pipeline.embedded.build import build
-
     _fresh_folder(args.out, "manifest.json")
     with writing(args.out):
-        build(args.out, seed=args.seed)
+        if args.world == "alfworld":
+            from pipeline.embedded.alfworld import build as alfworld
+
+            alfworld.build(args.out, seed=args.seed)
+        else:
+            from pipeline.embedded import build as webshop
+
+            webshop.build(args.out, seed=args.seed)
     print(args.out)
     return 0
 
@@ -256,7 +263,7 @@ def _model_build(args: argparse.Namespace) -> int:
 def _model_path(args: argparse.Namespace) -> int:
     from pipeline.models import resolve_model
 
-    source = resolve_model(args.name)
+    source = resolve_model(args.name, args.world)
     print(source.path)
     return 0
 

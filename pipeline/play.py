@@ -289,14 +289,14 @@ class Game:
 def meant_action(text: str, actions: Sequence[str], world: str) -> tuple[str, str]:
     """The action that a person means, or an empty text and why there is none.
 
-    A number counts the actions on offer; in a shop with a search bar, words that are no action are searched for; after an exclamation mark
-    anything goes.
+    A number counts the actions on offer, unless those are numbers themselves; in a shop with a search bar, words that are no action are
+    searched for; after an exclamation mark anything goes.
     """
     if text.startswith("!") and text[1:].strip():
         return text[1:].strip(), ""
     shop = world == "webshop"
     searching = shop and any(action.startswith("search[") for action in actions)
-    if text.isdecimal() and text not in actions and actions:
+    if text.isdecimal() and not all(action.isdecimal() for action in actions):
         place = int(text)
         if not 1 <= place <= len(actions):
             return "", f"There is no action {place}: the numbers go from 1 to {len(actions)}."

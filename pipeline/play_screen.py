@@ -106,13 +106,15 @@ class Screen:
         return Panel(body, title=title, title_align="left", border_style="dim" if shown.over else "blue")
 
     def actions(self, actions: Sequence[str], only: Mapping[str, str]) -> None:
-        """The actions by number, in as many columns as fit. ``only`` marks those on offer in one of two worlds."""
+        """The actions by number (numbers stand for themselves), in as many columns as fit. ``only`` marks those on offer in one of two
+        worlds."""
         if not actions:
             return
         cells = []
+        numbered = not all(action.isdecimal() for action in actions)
         for number, action in enumerate(actions, start=1):
             note = f" ({only[action]} only)" if action in only else ""
-            cells.append(Text.assemble((f"{number:>3} ", "cyan"), action, (note, "yellow")))
+            cells.append(Text.assemble((f"{number:>3} " if numbered else "", "cyan"), action, (note, "yellow")))
         widest = max(cell.cell_len for cell in cells) + 2
         columns = max(1, min(len(cells), self._console.width // widest))
         rows = -(-len(cells) // columns)

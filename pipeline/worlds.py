@@ -39,7 +39,7 @@ class Shape:
     heldout: int | None
 
 
-GENERATED: Mapping[str, Shape] = {"webshop": Shape(4, 8, 400), "alfworld": Shape(None, 24, 300)}
+GENERATED: Mapping[str, Shape] = {"webshop": Shape(4, 8, 400), "alfworld": Shape(None, 24, 300), "bandit": Shape(None, None, 400)}
 ORIGINAL: Mapping[str, Shape] = {"webshop": Shape(10, 15, 500), "alfworld": Shape(None, 50, None)}
 OTHER = Shape(None, None, None)
 GENERATOR_SETTINGS: Mapping[str, frozenset[str]] = {

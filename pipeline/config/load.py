@@ -32,6 +32,15 @@ _SHOWN = 80
 LEARNING_RATES: Mapping[tuple[bool, bool], float] = {(True, True): 5e-3, (True, False): 1e-3, (False, True): 1e-5, (False, False): 1e-6}
 """Default learning rate by (embedded model, LoRA). 1e-6 for whole weights of a real model is the published setting."""
 
+OWN_TEMPLATES: Mapping[str, str] = {"alfworld": "memory", "bandit": "plain", "guess": "plain"}
+"""Prompt forms of the embedded models by world; ``short`` elsewhere."""
+
+WORLD_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "bandit": {"evaluation": {"tasks": 400, "world_tasks": 400}},
+    "guess": {"rollout": {"history": 8}, "evaluation": {"tasks": 100}},
+}
+"""Defaults of the toy worlds where they differ from the usual ones: how many tasks are held out, and how many past turns a game has."""
+
 MODEL_NEW_TOKENS = 512
 """Default response length of models that think before they act."""
 
@@ -83,8 +92,10 @@ def resolve(config: Config) -> Config:
     if config.aggregation.rule is None:
         changes["aggregation"]["rule"] = "product" if lora else "full"
     if config.rollout.template == "auto":
-        own = "memory" if config.world.name == "alfworld" else "short"
-        changes["rollout"]["template"] = own if embedded else "tags"
+        changes["rollout"]["template"] = OWN_TEMPLATES.get(config.world.name, "short") if embedded else "tags"
+    for section, defaults in WORLD_DEFAULTS.get(config.world.name, {}).items():
+        given = getattr(config, section).model_fields_set
+        changes.setdefault(section, {}).update({name: value for name, value in defaults.items() if name not in given})
     if config.rollout.self_test and config.rollout.self_test_tolerance is None:
         changes["rollout"]["self_test_tolerance"] = 0.002 if config.model.dtype == "float32" else 0.1
     if lora and config.rollout.adapter_slots is None:

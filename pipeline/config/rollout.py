@@ -24,10 +24,10 @@ class RolloutConfig(Section):
         le=1_048_576,
         description="Longest prompt plus response, in tokens. Default: the smaller of the model's limit and 4096.",
     )
-    template: Literal["auto", "short", "memory", "tags"] = Field(
+    template: Literal["auto", "short", "memory", "plain", "tags"] = Field(
         "auto",
         description="Prompt form: `short` for the embedded shop model, `memory` (a notebook of the episode) for that of ALFWorld, "
-        "`tags` (think and action tags) for others; `auto` chooses.",
+        "`plain` for that of the toy worlds, `tags` (think and action tags) for others; `auto` chooses.",
     )
     history: int = Field(2, ge=0, le=1000, description="Past turns shown in a prompt.")
     max_num_seqs: int = Field(256, ge=1, le=65_536, description="Sequences that an engine decodes at once.")

@@ -1,8 +1,9 @@
 """The embedded models: tiny decoders that this project trains itself, so that everything runs without a download.
 
-``embedded_path`` is the folder of shipped weights: one model shops, the other (``alfworld``) keeps house. The modules here build the
-shop's: ``tokenizer``, ``shopper`` (scripted expert), ``visit`` and ``demos`` (demonstrations on the WebShop engine), ``gates`` (what a
-build must show), ``build``; ``warmstart`` (supervised training) and ``folder`` serve both. Importing this package imports no torch.
+``embedded_path`` is the folder of shipped weights: one model shops, another (``alfworld``) keeps house, a third (``toys``) plays the toy
+worlds. The modules here build the shop's: ``tokenizer``, ``shopper`` (scripted expert), ``visit`` and ``demos`` (demonstrations on the
+WebShop engine), ``gates`` (what a build must show), ``build``; ``warmstart`` (supervised training) and ``folder`` serve all. Importing this
+package imports no torch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pipeline.errors import DataError
 
 MANIFEST = "manifest.json"
 WEIGHTS = Path(__file__).parent / "weights"
-OTHER_WEIGHTS: Mapping[str, Path] = {"alfworld": Path(__file__).parent / "alfworld" / "weights"}
+TOYS = Path(__file__).parent / "toys" / "weights"
+OTHER_WEIGHTS: Mapping[str, Path] = {"alfworld": Path(__file__).parent / "alfworld" / "weights", "bandit": TOYS, "guess": TOYS}
 """Models for other worlds than the shop; any world without its own gets the shop's."""
 
 

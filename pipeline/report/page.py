@@ -143,7 +143,7 @@ def _worlds(data: ReportData, tables: Tables) -> str:
     note = (
         ""
         if chart is None
-        else _note("Each client lives in one world; prompts look the same in all of them unless world.variant.reveal.", chart.id)
+        else _note("Each client lives in one world; what it is asked does not say which, unless world.variant.reveal does.", chart.id)
     )
     return worlds_section(data.worlds, "" if chart is None else _legend(chart), note)
 

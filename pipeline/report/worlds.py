@@ -14,7 +14,7 @@ from pipeline.report.chart import Chart, Point, Series
 from pipeline.report.rates import Rate, rate_of
 from pipeline.runlog import History
 
-MAX_LINES = 8
+MAX_LINES = 6
 """Worlds drawn as lines; of more, the first ones."""
 
 

@@ -171,6 +171,7 @@ SHOP = ["search[<your query>]", "click[search]", "click[b0abc]"]
         ("!go bb", ["go a", "go b"], "alfworld", "go bb", ""),
         ("7", [], "guess", "7", ""),
         ("3", ["3", "5"], "guess", "3", ""),
+        ("1", ["3", "5"], "guess", "", "not on offer"),
         ("!7", ["3", "5"], "guess", "7", ""),
         ("red shoes", SHOP, "webshop", "search[red shoes]", ""),
         ("1", SHOP, "webshop", "", "what to search for"),

@@ -79,7 +79,7 @@ class Amounts:
 
     max_steps: int = 24
     elsewhere: float = 0.3
-    rare: int = 2
+    rare: int = 3
 
 
 def record(world: AlfWorld, games: Sequence[str], skill: Skill, amounts: Amounts, seed: int, count: Callable[[int], None]) -> list[Turn]:

@@ -24,8 +24,8 @@ class Skill:
     ``fumble`` with the thing in hand. ``appliances`` says where it tries to treat things: in worlds where another appliance works, nothing
     could be learned from a model that never tries it."""
 
-    stray: float = 0.15
-    fumble: float = 0.35
+    stray: float = 0.2
+    fumble: float = 0.5
     appliances: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(UNSURE))
 
 

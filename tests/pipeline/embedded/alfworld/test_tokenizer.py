@@ -56,7 +56,11 @@ def test_signs_with_which_worlds_show_themselves_are_tokens(tokenizer: Any) -> N
 def test_a_numbered_thing_is_related_to_its_kind_and_number() -> None:
     found = relatives(vocabulary({"apple": 2, "cabinet": 1}))
     assert found.pop("house 20") == ("house", "20")
-    assert {token: relative for token, relative in found.items() if relative[0] != "house"} == {"apple 1": ("apple", "1"), "apple 2": ("apple", "2"), "cabinet 1": ("cabinet", "1")}
+    assert {token: relative for token, relative in found.items() if relative[0] != "house"} == {
+        "apple 1": ("apple", "1"),
+        "apple 2": ("apple", "2"),
+        "cabinet 1": ("cabinet", "1"),
+    }
 
 
 def test_tokens_are_unique_and_the_stop_token_is_not_a_word() -> None:
