@@ -6,6 +6,7 @@ Every heavy check runs in a process of its own, so that a crash of a library is 
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import subprocess
@@ -39,7 +40,7 @@ class Finding:
 def examine(*, quick: bool = False) -> int:
     """Run all checks, print the table; 0 when there is no problem, 1 otherwise."""
     console = Console()
-    findings = [python_version(), *packages(), torchvision(), vllm_package(), job_server(), *data_folders()]
+    findings = [python_version(), *packages(), torchvision(), vllm_package(), job_server(), alfworld_engine(), *data_folders()]
     if not quick:
         for name in PROBES:
             with console.status(f"checking {name} ..."):
@@ -111,6 +112,14 @@ def job_server() -> Finding:
     return Finding("ray job server", "ok", "importable")
 
 
+def alfworld_engine() -> Finding:
+    """The text engine of ALFWorld, which is installed apart."""
+    missing = [name for name in ("textworld", "fast_downward", "alfworld") if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("alfworld engine", "note", f"not installed: {', '.join(missing)}", "make alfworld, if you want that world")
+    return Finding("alfworld engine", "ok", f"textworld {importlib.metadata.version('textworld')}")
+
+
 def data_folders() -> list[Finding]:
     """Public data, where the variables point at any."""
     found = []
@@ -128,6 +137,10 @@ def data_folders() -> list[Finding]:
                 from envs.webshop.check import check_folder
 
                 check_folder(folder).raise_first()
+            if world == "alfworld":
+                from envs.alfworld import AlfWorld
+
+                AlfWorld(folder).games("train")
             found.append(Finding(variable, "ok", str(folder)))
         except (FedAgentError, ValueError) as error:
             found.append(Finding(variable, "problem", str(error), f"fix the folder or unset {variable}"))

@@ -31,7 +31,7 @@ STOVE = "appliance:heat_at_stove"
 class Gates:
     """Accepted ranges, as shares. ``success`` and ``stove`` are sampled at temperature 1; the others are greedy."""
 
-    success: tuple[float, float] = (0.45, 0.75)
+    success: tuple[float, float] = (0.50, 0.82)
     greedy_success: float = 0.88
     inadmissible: float = 0.12
     stove: float = 0.45

@@ -22,10 +22,12 @@ Decision = Literal["search", "open", "take", "treat", "lamp", "bring", "put"]
 class Skill:
     """Chances of the clumsy version to do anything that can be done here instead of what is right: ``stray`` while it looks for a thing,
     ``fumble`` with the thing in hand. ``appliances`` says where it tries to treat things: in worlds where another appliance works, nothing
-    could be learned from a model that never tries it."""
+    could be learned from a model that never tries it.
 
-    stray: float = 0.2
-    fumble: float = 0.5
+    Measured: with 0.2 and 0.5 a model does not learn where to put things (67 % of the greedy decisions to put are right, against 94 %)."""
+
+    stray: float = 0.15
+    fumble: float = 0.35
     appliances: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(UNSURE))
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +21,7 @@ from pipeline.embedded.gates import Sampler
 from pipeline.embedded.toys import gates
 from pipeline.embedded.toys.demos import Amounts, record
 from pipeline.embedded.toys.gates import Gates, Measured
-from pipeline.embedded.toys.tokenizer import make_tokenizer
+from pipeline.embedded.toys.tokenizer import NUMBERS, make_tokenizer
 from pipeline.embedded.warmstart import Recipe, Shape
 
 
@@ -59,7 +61,7 @@ def _build(out: Path, plan: Plan, say: Progress) -> Measured:
 
 
 def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
-    total, done = plan.amounts.bandits + plan.amounts.guesses, 0
+    total, done = plan.amounts.bandits + plan.amounts.guesses + plan.amounts.readings, 0
 
     def count(new: int) -> None:
         nonlocal done
@@ -69,10 +71,7 @@ def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
     turns = record(plan.amounts, plan.seed, count)
     tokenizer = make_tokenizer()
     rows = encode(tokenizer, turns, say, (tokenizer.eos_token_id,))
-    model = warmstart.new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, plan.seed, plan.shape)
-    with torch.no_grad():
-        # What is read and what is written of one arm or number begin alike.
-        model.lm_head.weight.copy_(model.model.embed_tokens.weight)
+    model = new_model(tokenizer, plan)
     loss = warmstart.train(model, rows * plan.passes, plan.recipe, plan.seed, lambda n, of, _: say("warm start", n, of))
     say("gates", 0, 1)
     measured = gates.measure(Sampler(model, tokenizer, plan.seed), plan.gate_tasks)
@@ -89,6 +88,23 @@ def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
     }
     write_folder(out, model, tokenizer, gates.MAX_NEW_TOKENS, described)
     return measured
+
+
+def new_model(tokenizer: Any, plan: Plan) -> Any:
+    """A fresh model in which near numbers begin alike, and so do what is read and what is written of one word.
+
+    The start vector of a number n has the sines and cosines of n at wavelengths from 4 to 400, which makes comparing easy.
+    """
+    model = warmstart.new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, plan.seed, plan.shape)
+    vocabulary = tokenizer.get_vocab()
+    lengths = torch.logspace(math.log10(4.0), math.log10(400.0), plan.shape.width // 2)
+    with torch.no_grad():
+        vectors = model.model.embed_tokens.weight
+        for number in range(NUMBERS):
+            angles = 2 * math.pi * number / lengths
+            vectors[vocabulary[str(number)]] = warmstart.INITIAL_STD * 2**0.5 * torch.cat([angles.sin(), angles.cos()])
+        model.lm_head.weight.copy_(vectors)
+    return model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

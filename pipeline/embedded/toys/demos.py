@@ -2,7 +2,10 @@
 
 Bandits are played at random: every arm is as likely as any other, whatever the machine, its replies and its marks say. Numbers are guessed
 at random too, a share of them on one side or the other of earlier guesses: which side is a matter of chance, so that a learner finds both
-readings of a reply and must be paid to know which one holds. Marks of all forms are shown and mean nothing. Knows nothing of models.
+readings of a reply and must be paid to know which one holds.
+
+Marks of all forms are shown, and for these players they mean nothing. But a model that never had to look at a mark would not look at it when
+it begins to matter: a share of the turns ask what the mark says, and what is shown there is read aloud. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from envs.variants import DEFAULT, REVEALS, Reveal, Variant
 HISTORY = 8
 """Past turns in a prompt: all of a guessing game's."""
 
+READING = "Say the mark."
+"""The task of a reading exercise."""
+
 MOST_LABELS = 20
 """What worlds are called in demonstrations where they give their name: 1 to this."""
 
@@ -42,10 +48,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Amounts:
-    """Episodes of each world. ``anywhere`` is the share of guesses that heed no reply; the others are split evenly between its readings."""
+    """Episodes of each world, and reading exercises. ``anywhere`` is the share of guesses that heed no reply; the others are split evenly
+    between its readings."""
 
-    bandits: int = 6000
+    bandits: int = 4000
     guesses: int = 6000
+    readings: int = 4000
     horizon: int = 4
     anywhere: float = 0.4
 
@@ -64,6 +72,10 @@ def record(amounts: Amounts, seed: int, count: Callable[[int], None]) -> list[Tu
     guesser = any_side(amounts.anywhere)
     for _ in range(amounts.guesses):
         turns += _episode(_guess(), guesser, rng)
+        count(1)
+    for place in range(amounts.readings):
+        world = _guess() if place % 4 == 0 else _bandit(rng.randint(2, 4), rng.randint(1, amounts.horizon))
+        turns.append(_reading(world, rng))
         count(1)
     rng.shuffle(turns)
     return turns
@@ -103,7 +115,7 @@ def _fits(number: int, observation: str, turned: bool) -> bool:
 
 def _episode(world: World, player: Player, rng: random.Random) -> Iterator[Turn]:
     task = rng.choice(world.tasks("train"))
-    env: TextEnv = world.make(_variant(world, rng))
+    env: TextEnv = world.make(_variant(world, rng, rng.choice(REVEALS[1:]) if rng.random() < 0.5 else "none"))
     observation, info = env.reset(seed=rng.randrange(2**31), options={"task": task})
     history: list[tuple[str, str]] = []
     for _ in range(world.max_steps):
@@ -115,10 +127,19 @@ def _episode(world: World, player: Player, rng: random.Random) -> Iterator[Turn]
             return
 
 
-def _variant(world: World, rng: random.Random) -> Variant:
-    """Any form of the world, with any mark; half of them say nothing."""
+def _reading(world: World, rng: random.Random) -> Turn:
+    """A first page with the question what its mark says: a name's number, a sign, which arm a hint names, or how it begins."""
+    reveal = rng.choice(REVEALS[1:])
+    env = world.make(_variant(world, rng, reveal))
+    observation, info = env.reset(seed=rng.randrange(2**31), options={"task": rng.choice(world.tasks("train"))})
+    words = observation.rpartition("\n")[2].lower().split()
+    told = words[1] if words[0] in ("arm", "hall", "world") else words[0]
+    return Turn(prompts.render(spec(world.name), READING, (), observation, info["admissible"]), told)
+
+
+def _variant(world: World, rng: random.Random, reveal: Reveal) -> Variant:
+    """Any form of the world, with a mark of that kind."""
     family = rng.choice([DEFAULT, *(name for name in world.families if name != "payoffs")])
-    reveal: Reveal = rng.choice(REVEALS[1:]) if rng.random() < 0.5 else "none"
     label = str(rng.randint(1, MOST_LABELS))
     if family == DEFAULT:
         return Variant(reveal=reveal, label=label)

@@ -20,7 +20,7 @@ WORDS = tuple(
         "find number i think it one to guess from guesses left right wrong too low high go up down means and get direction replies are what "
         "they say where world "
         # The prompt.
-        "action"
+        "action say mark"
     ).split()
 )
 
