@@ -54,7 +54,10 @@ def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Run ``work``; turn a ``FedAgentError`` into a message and its exit code, and a missing library into what to install."""
+    """Run ``work``; turn a ``FedAgentError`` into a message and its exit code, and a missing library into what to install.
+
+    Damage that a world meets only while it is played (a game that cannot be parsed) is a ``DataError`` too.
+    """
     try:
         return work()
     except ModuleNotFoundError as error:
@@ -68,6 +71,13 @@ def guarded(work: Callable[[], int]) -> int:
     except FedAgentError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code
+    except ValueError as error:
+        from pipeline.worlds import DATA_ERRORS
+
+        if not isinstance(error, DATA_ERRORS):
+            raise
+        print(f"DataError: {error}", file=sys.stderr)
+        return DataError.exit_code
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -135,7 +145,7 @@ def build_parser() -> argparse.ArgumentParser:
     build = model_actions.add_parser("build", help="train an embedded model from nothing (a few minutes)")
     build.add_argument("--out", type=Path, required=True, help="folder to write")
     build.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
-    build.add_argument("--world", choices=("webshop", "alfworld"), default="webshop", help="which of the two (default: %(default)s)")
+    build.add_argument("--world", choices=("webshop", "alfworld", "toys"), default="webshop", help="which of them (default: %(default)s)")
     build.set_defaults(command=_model_build)
     path = model_actions.add_parser("path", help="print the folder of a model, converting it on first use")
     path.add_argument("name", nargs="?", default="embedded", help="embedded, smollm2-135m, a folder or a Hugging Face id")
@@ -252,6 +262,10 @@ def _model_build(args: argparse.Namespace) -> int:
             from pipeline.embedded.alfworld import build as alfworld
 
             alfworld.build(args.out, seed=args.seed)
+        elif args.world == "toys":
+            from pipeline.embedded.toys import build as toys
+
+            toys.build(args.out, seed=args.seed)
         else:
             from pipeline.embedded import build as webshop
 

@@ -6,8 +6,10 @@ world's business; which tasks a client owns is ``pipeline.schedule``'s. Imports 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,9 @@ from envs.base import Task, World, WorldSpec
 from envs.reachability import PairDistance, Reach, distances, reachability, require_distinct
 from envs.variants import DEFAULT, Family, Variant, assign_members, unknown
 from pipeline.config import Config, VariantConfig
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.schedule import Schedule, derived_seed
-from pipeline.worlds import build_world, resolve_world, world_spec
+from pipeline.worlds import DATA_ERRORS, build_world, resolve_world, world_spec
 
 PROBED = 12
 """Most worlds that are compared pairwise; of more, the first ones."""
@@ -98,7 +100,8 @@ def assign(config: Config, world: World, owned: Mapping[str, Sequence[Task]]) ->
     """The world of every client. ``owned`` has the clients' tasks, in order of the clients.
 
     Balanced, a function of the seed, constant over rounds. Raises ``ConfigError`` for a family, member or option that the world does not
-    offer, with the nearest one that it does.
+    offer, with the nearest one that it does, or an option that it cannot be built with; ``DataError`` for a file that an option names and
+    that cannot be read.
     """
     settings, clients = config.world.variant, list(owned)
     if settings.family == DEFAULT:
@@ -117,6 +120,9 @@ def assign(config: Config, world: World, owned: Mapping[str, Sequence[Task]]) ->
     else:
         dealt = published_members(len(clients), members) if settings.reference else assign_members(len(clients), members, seed)
     options = dict(settings.options)
+    if isinstance(options.get("file"), str) and options["file"]:
+        # Environment workers may run in another folder.
+        options["file"] = str(Path(str(options["file"])).expanduser().absolute())
     if settings.reference:
         if "reference" not in family.options:
             raise ConfigError(f"world.variant.reference cannot matter with family {family.name!r}: it has no published form")
@@ -139,11 +145,23 @@ def assign(config: Config, world: World, owned: Mapping[str, Sequence[Task]]) ->
         name = str(Variant(family.name, member, settings.severity, settings.reveal))
         names[client] = name
         variants[name] = variant
-    try:
+    with _variant_errors():
         world.define(variants)
+        # What no look at names finds, such as an option out of range. Clients of one family fail alike.
+        for name in list(variants)[: 1 if family.per_client else None]:
+            world.make(name)
+    return Assignment(names, variants)
+
+
+@contextlib.contextmanager
+def _variant_errors() -> Iterator[None]:
+    """Within the block, what a world says of a variant becomes an error that names the section, or the file."""
+    try:
+        yield
+    except DATA_ERRORS as error:
+        raise DataError(str(error)) from error
     except ValueError as error:
         raise ConfigError(f"world.variant: {error}") from error
-    return Assignment(names, variants)
 
 
 def prove(config: Config, world: World, assignment: Assignment, owned: Mapping[str, Sequence[Task]]) -> Proof:
@@ -155,10 +173,11 @@ def prove(config: Config, world: World, assignment: Assignment, owned: Mapping[s
     if not assignment.perturbed or config.world.variant.family == DEFAULT:
         return Proof()
     settings = config.world.variant
-    reach = [
-        ClientReach(client, assignment.names[client], reachability(world, assignment.names[client], tasks[: settings.reach_tasks]))
-        for client, tasks in owned.items()
-    ]
+    with _variant_errors():
+        reach = [
+            ClientReach(client, assignment.names[client], reachability(world, assignment.names[client], tasks[: settings.reach_tasks]))
+            for client, tasks in owned.items()
+        ]
     low = [r for r in reach if r.reach.share < settings.min_reachable]
     if low:
         worst = min(low, key=lambda r: r.reach.share)
@@ -171,12 +190,10 @@ def prove(config: Config, world: World, assignment: Assignment, owned: Mapping[s
         )
     names = list(dict.fromkeys(assignment.names.values()))
     compared = names[:PROBED]
-    differences = distances(world, {name: name for name in compared})
-    if settings.severity > 0:
-        try:
+    with _variant_errors():
+        differences = distances(world, {name: name for name in compared})
+        if settings.severity > 0:
             require_distinct(differences)
-        except ValueError as error:
-            raise ConfigError(f"world.variant: {error}") from error
     return Proof(reach, differences, [] if compared == names else [f"{len(compared)} of {len(names)} worlds were compared."])
 
 

@@ -11,6 +11,10 @@ from pipeline.config import FederationConfig
 from pipeline.errors import ConfigError, DataError
 
 
+FILE_ERRORS = ("labels file ", "partition file ")
+"""How errors about the content of a file begin."""
+
+
 def partition_spec(federation: FederationConfig) -> PartitionSpec:
     """The settings as a spec. Raises ``PartitionError`` for numbers that do not go together."""
     wanted = federation.partition
@@ -47,6 +51,10 @@ def partition_tasks(federation: FederationConfig, clients: Sequence[str], tasks:
         return build_partition(tasks, clients, spec, seed=seed, labels=labels, assignment=assignment, source=source)
     except PartitionError as error:
         named = str(error).partition(" ")[0].rstrip(":")
+        if str(error).startswith(FILE_ERRORS):
+            raise DataError(f"federation.partition: {error}") from error
+        if named == "mean_size" and wanted.mean_size is None:
+            raise ConfigError(f"federation.{str(error).replace(named, 'tasks_per_client', 1)}") from error
         if named in type(wanted).model_fields:
             raise ConfigError(f"federation.partition.{error}") from error
         raise ConfigError(f"federation.{error}" if named == "tasks_per_client" else f"federation.partition: {error}") from error

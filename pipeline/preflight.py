@@ -11,7 +11,9 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pipeline.config import Config
 from pipeline.errors import CheckpointError, ConfigError, DataError, PlacementError
@@ -95,12 +97,23 @@ def check_same_training(folder: Path, config: Config) -> None:
 
     stored, wanted = load_resolved(folder / "config.resolved.json").decisive(), config.decisive()
     changed = [
-        f"{name}: {json.dumps(stored[name])} there, {json.dumps(wanted[name])} now" for name in wanted if stored[name] != wanted[name]
+        f"{name}: {json.dumps(there)} there, {json.dumps(now)} now"
+        for setting in wanted
+        for name, there, now in _differences(setting, stored[setting], wanted[setting])
     ]
     if changed:
         raise CheckpointError(
             f"{folder}: the training configuration cannot change on resume ({'; '.join(changed)}). Start a new run for that"
         )
+
+
+def _differences(name: str, there: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Where two values of a setting differ: in a section, its settings one by one."""
+    if isinstance(there, dict) and isinstance(now, dict):
+        for key in {**there, **now}:
+            yield from _differences(f"{name}.{key}", there.get(key), now.get(key))
+    elif there != now:
+        yield name, there, now
 
 
 def check_resume(folder: Path, config: Config) -> None:

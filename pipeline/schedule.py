@@ -180,9 +180,12 @@ class Schedule:
         batch = self.config.algorithm.tasks_per_epoch
         for client, tasks in owned.items():
             if len(tasks) < batch:
+                partition = self.config.federation.partition
+                more = "raise federation.partition.min_size" if partition.coverage else "raise federation.tasks_per_client"
+                if partition.file is not None:
+                    more = f"give the client more in {partition.file}"
                 raise ConfigError(
-                    f"algorithm.tasks_per_epoch = {batch}: client {client} owns {len(tasks)} tasks; lower it, or raise "
-                    f"{'federation.partition.min_size' if self.config.federation.partition.coverage else 'federation.tasks_per_client'}"
+                    f"algorithm.tasks_per_epoch = {batch}: client {client} owns {len(tasks)} tasks; lower it to {len(tasks)}, or {more}"
                 )
         return owned
 

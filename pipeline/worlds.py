@@ -26,6 +26,9 @@ DATA_VARIABLES: Mapping[str, str] = {"webshop": "WEBSHOP_DATA", "alfworld": "ALF
 """Environment variables that point at public data, by world."""
 
 
+DATA_ERRORS = (AlfWorldDataError, WebShopDataError)
+"""What worlds raise for data that are missing or damaged."""
+
 PATIENCE_S = 3.0
 """Seconds that building a world may take before a line says what is being waited for."""
 
@@ -157,7 +160,7 @@ def build_world(spec: WorldSpec) -> World:
         raise DataError(f"world {spec.name!r} needs {error.name}, which is not installed: run make alfworld") from error
     except TypeError as error:
         raise ConfigError(f"world.options of world {spec.name!r}: {error}") from error
-    except (WebShopDataError, AlfWorldDataError, OSError) as error:
+    except (*DATA_ERRORS, OSError) as error:
         raise DataError(f"world {spec.name!r} cannot be built: {error}") from error
     except ValueError as error:
         name = str(error).split(maxsplit=1)[0]

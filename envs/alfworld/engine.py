@@ -171,6 +171,10 @@ class Engine:
         try:
             with deadline(self._limit):
                 return self._games.load(key, game, self._library)
+        except AlfWorldDataError as error:
+            if error.path is None:
+                raise AlfWorldDataError(error.problem, path=self._world.path, game=game_id, hint=error.hint) from error
+            raise
         except Overdue:
             self._library.forget()
             raise AlfWorldTimeout(f"not loaded within {self._limit:g} s", game=game_id, hint="Leave the game out") from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from envs.alfworld.engine import Engine, Games
+    from envs.alfworld.errors import AlfWorldDataError
 
 TASK_TYPES: tuple[str, ...] = (
     "pick_and_place_simple",
@@ -93,9 +94,11 @@ class Edit(Protocol):
 
 
 class Source(Protocol):
-    """A place that games are read from. ``unsolvable`` are the ids of games that were left out, in the splits read so far."""
+    """A place that games are read from. ``unsolvable`` are the ids of games that were left out, in the splits read so far; ``damaged``
+    says of those whose text is not whole what is wrong."""
 
     unsolvable: set[str]
+    damaged: Mapping[str, AlfWorldDataError]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -134,6 +137,17 @@ class AlfWorld:
     def splits(self) -> tuple[str, ...]:
         """Names of the splits that are there."""
         return self._source.splits
+
+    @property
+    def unsolvable(self) -> int:
+        """Games that were left out because they are marked as unsolvable, in the splits read so far."""
+        return len(self._source.unsolvable)
+
+    @property
+    def damaged(self) -> Mapping[str, AlfWorldDataError]:
+        """Why games cannot be played whose text is not whole, by id, in the splits read so far. Found at a quick look; others are refused
+        when they are played."""
+        return self._source.damaged
 
     def games(self, split: str, task_types: Iterable[str] | None = None) -> list[str]:
         """Ids of the playable games of a split, sorted; of some task types only, where given.

@@ -123,7 +123,10 @@ def parse(text: str, types: Types, game: str) -> dict[str, Any]:
         data = {"rules": rules, "actions": actions, "intro": symbols("#intro#"), "predicates": sorted(set(_CALL.findall(text)))}
         Grammar(json.loads(json.dumps(data)))
     except Exception as error:
-        raise AlfWorldDataError(f"its grammar cannot be parsed: {type(error).__name__}: {str(error)[:300]}", game=game) from None
+        what = str(error).strip().splitlines() or [""]
+        raise AlfWorldDataError(
+            f"its grammar cannot be parsed: {type(error).__name__}: {what[0][:300]}", game=game, hint="Fetch or generate it again"
+        ) from None
     return data
 
 

@@ -35,6 +35,7 @@ GENERATE = "or generate one: fedagent data alfworld"
 FETCH = "Fetch or unpack the games again"
 
 _FORMAT = "alfworld-games-1"
+_COMMENT = re.compile(r";[^\n]*")
 _TASK = re.compile(r"Your task is to: (.*?)\"")
 
 
@@ -90,7 +91,7 @@ def packed_file(path: Path) -> Path | None:
     packed = sorted(file for file in path.iterdir() if PACKED.fullmatch(file.name))
     if len(packed) > 1:
         names = ", ".join(file.name for file in packed)
-        raise AlfWorldDataError(f"holds {len(packed)} packed files ({names})", path=path, hint="Name one of them")
+        raise AlfWorldDataError(f"holds {len(packed)} packed files ({names})", path=path, hint="Keep one of them there")
     return packed[0] if packed else None
 
 
@@ -160,11 +161,14 @@ class PackedFile:
             raise AlfWorldDataError(f"the index made of {path} cannot be read: {error}", path=self._folder, hint="Delete it") from None
         self._places: dict[str, tuple[int, int]] = {}
         self.unsolvable: set[str] = set()
+        self.damaged: dict[str, AlfWorldDataError] = {}
         self._infos: dict[str, dict[str, GameInfo]] = {}
         for row in sorted(rows, key=lambda row: str(row["id"])):
             info = parse_info(row, path)
             self._places[info.id] = tuple(row["_place"])
             del info.meta["_place"]  # type: ignore[attr-defined]
+            if found := info.meta.pop("_damage", None):  # type: ignore[attr-defined]
+                self.damaged[info.id] = AlfWorldDataError(found[0], path=path, record=found[1], game=info.id, hint=FETCH)
             if info.solvable:
                 self._infos.setdefault(info.split, {})[info.id] = info
             else:
@@ -225,13 +229,26 @@ class PackedFile:
                         f"repeats line {seen[info.id]}", path=self.path, record=line, game=info.id, hint="Remove one of them"
                     )
                 seen[info.id] = line
-                data = zlib.compress(json.dumps(packed_text(record, self.path, line)).encode(), 3)
+                texts = packed_text(record, self.path, line)
+                data = zlib.compress(json.dumps(texts).encode(), 3)
                 keep = {name: value for name, value in record.items() if name not in TEXTS}
-                rows.append({**keep, "_place": (place, len(data))})
+                damage = cut_short(texts[1], texts[0])
+                rows.append({**keep, "_place": (place, len(data)), **({"_damage": (damage, line)} if damage else {})})
                 place += blob.write(data)
         if not rows:
             raise AlfWorldDataError("holds no game", path=self.path, hint=FETCH)
         (target / "index.json").write_text(json.dumps(rows))
+
+
+def cut_short(domain: str | None, problem: str) -> str:
+    """Which of a game's texts is not whole, at a quick look; an empty text where neither. ``None`` stands for the package's domain."""
+    for name, text, parts in (("domain", domain, ("(:predicates",)), ("problem", problem, ("(:init", "(:goal"))):
+        if text is None:
+            continue
+        code = _COMMENT.sub("", text)
+        if code.count("(") != code.count(")") or any(part not in code for part in parts):
+            return f"its PDDL {name} is cut short"
+    return ""
 
 
 def packed_text(record: Any, path: Path, line: int) -> tuple[str, str | None, str | None]:
@@ -273,6 +290,7 @@ class OfficialFolder:
         self.path = path
         self._cache = cache
         self.unsolvable: set[str] = set()
+        self.damaged: dict[str, AlfWorldDataError] = {}
         self._infos: dict[str, dict[str, GameInfo]] = {}
 
     @property
@@ -301,13 +319,22 @@ class OfficialFolder:
         try:
             rows = json.loads(note.read_text())
         except (OSError, ValueError):
-            rows = [official_record(file, self.path) for file in files]
+            rows = [_with_damage(official_record(file, self.path), file) for file in files]
             aside = note.with_name(f"{note.name}.{os.getpid()}")
             aside.write_text(json.dumps(rows))
             aside.replace(note)
+        for row in rows:
+            if found := row.pop("_damage", None):
+                self.damaged[row["id"]] = AlfWorldDataError(found, path=self.path / row["id"] / GAME_FILE, hint=FETCH)
         infos = [parse_info(row, self.path / str(row["id"]) / GAME_FILE) for row in rows]
         self.unsolvable.update(info.id for info in infos if not info.solvable)
         return {info.id: info for info in sorted(infos, key=lambda info: info.id) if info.solvable}
+
+
+def _with_damage(row: dict[str, Any], file: Path) -> dict[str, Any]:
+    record = read_game_file(file)
+    damage = cut_short(record["pddl_domain"], record["pddl_problem"])
+    return {**row, "_damage": damage} if damage else row
 
 
 def read_game_file(path: Path) -> dict[str, Any]:

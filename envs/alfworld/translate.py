@@ -110,7 +110,9 @@ def translate(domain: str, problem: str, library: Library, game: str) -> Transla
             with _quiet(said):
                 task, sas = _pddl_to_sas(domain, problem)
         except (Exception, SystemExit) as error:
-            raise AlfWorldDataError(f"its PDDL cannot be translated: {type(error).__name__}: {error}", game=game) from None
+            raise AlfWorldDataError(
+                f"its PDDL cannot be translated: {type(error).__name__}: {error}", game=game, hint="Fetch or generate it again"
+            ) from None
         if "unsolvable task" in said.getvalue():
             raise AlfWorldDataError("it cannot be won: no sequence of commands reaches its goal", game=game, hint="Leave it out")
         owner = object()

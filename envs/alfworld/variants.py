@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from envs.alfworld.dynamics import CarryMany, CoolingFridge, DoorsOpen, DoorsShut, Elsewhere, OpenAppliance, OtherAppliance
 from envs.alfworld.edits import Lever, Setting
+from envs.alfworld.errors import AlfWorldDataError
 from envs.alfworld.games import Game
 from envs.alfworld.oracle import Rules
 from envs.alfworld.wording import RenamedWords, SilentArrival, SwappedWords, TerseFeedback
@@ -95,8 +96,14 @@ class Dynamics:
         return (v.family, v.member, v.severity, v.stream)
 
     def edit(self, game: Game) -> Game:
-        """The game under the variant; the game itself where nothing in it is touched."""
-        return self.lever.edit(Setting(self.variant, game))
+        """The game under the variant; the game itself where nothing in it is touched. Raises ``AlfWorldDataError`` for a damaged game."""
+        try:
+            return self.lever.edit(Setting(self.variant, game))
+        except AlfWorldDataError:
+            raise
+        except ValueError as error:
+            what = f"variant {self.variant} cannot be made of it: {error}"
+            raise AlfWorldDataError(what, game=game.id, hint="Fetch or generate it again") from error
 
     def rules(self, game: Game) -> Rules:
         """What a plan must know besides the facts of the edited game; ``game`` is the unedited one."""

@@ -22,7 +22,7 @@ from envs.alfworld.scenes import Size
 from envs.alfworld.variants import FAMILIES, Dynamics, dynamics, hint
 from envs.base import Split, Task, TextEnv, World
 from envs.reveal import mark
-from envs.variants import DEFAULT, Family, Probe, Variant
+from envs.variants import DEFAULT, Family, Probe, Variant, unknown
 
 HeldoutSplit = Literal["both", "seen", "unseen"]
 
@@ -101,7 +101,8 @@ class AlfWorldWorld(World):
 
     Without a data folder: ``games`` for training and ``heldout`` (256) generated games, half of them in the rooms of training and half in
     others (or all in those of ``heldout_split``), ``rooms`` (kinds), ``size`` and ``seed`` as in ``generate.Settings``; ``task_types``
-    defaults to those of the embedded model. Raises ``ValueError`` for options that leave a split empty.
+    defaults to those of the embedded model. Raises ``ValueError`` for options that leave a split empty or ask for more held-out games than
+    there are, and ``AlfWorldDataError`` for a game whose text is cut short.
     """
 
     name: ClassVar[str] = "alfworld"
@@ -125,7 +126,7 @@ class AlfWorldWorld(World):
         if heldout_split not in get_args(HeldoutSplit):
             raise ValueError(f"heldout_split = {heldout_split!r}: choose one of {', '.join(get_args(HeldoutSplit))}")
         if task_types is not None and (wrong := [name for name in task_types if name not in TASK_TYPES]):
-            raise ValueError(f"task type {wrong[0]!r} is unknown: choose of {', '.join(TASK_TYPES)}")
+            raise ValueError(f"task_types = {wrong[0]!r}: {unknown(wrong[0], TASK_TYPES)}")
         small = data_dir is None and size == "small"
         if data_dir is None:
             number = 256 if heldout is None else heldout
@@ -144,9 +145,19 @@ class AlfWorldWorld(World):
         }
         empty = [split for split, tasks in self._tasks.items() if not tasks]
         if empty:
+            lost = self.alfworld.unsolvable
             raise ValueError(
-                f"split {empty[0]!r} of {self.alfworld.path} would have no task (splits there: {', '.join(self.alfworld.splits)}; "
-                f"task types: {', '.join(task_types or TASK_TYPES)})"
+                f"split {empty[0]!r} of {self.alfworld.path} would have no task (splits with games: {', '.join(self.alfworld.splits) or 'none'}"
+                f"; task types: {', '.join(task_types or TASK_TYPES)}{f'; {lost} games are marked as unsolvable' if lost else ''})"
+            )
+        damaged = [task.id for tasks in self._tasks.values() for task in tasks if task.id in self.alfworld.damaged]
+        if damaged:
+            raise self.alfworld.damaged[damaged[0]]
+        there = len(self._tasks["heldout"])
+        if heldout is not None and there < heldout:
+            raise ValueError(
+                f"heldout = {heldout}: {self.alfworld.path} has {there} games to hold out (heldout_split = {heldout_split}); "
+                f"allowed: 1 to {there}, or leave it out for all"
             )
 
     def tasks(self, split: Split) -> Sequence[Task]:

@@ -102,6 +102,9 @@ def _clients(config: Config) -> Iterator[Problem]:
 
 def _tasks(config: Config) -> Iterator[Problem]:
     federation, algorithm = config.federation, config.algorithm
+    if federation.partition.file is not None:
+        # The schedule compares with what the file gives every client.
+        return
     owned = federation.tasks_per_client * (federation.clients if federation.mode == "centralized" else 1)
     if algorithm.tasks_per_epoch > owned:
         yield Problem(
@@ -244,7 +247,8 @@ def _partition(config: Config) -> Iterator[Problem]:
         return
     if partition.file is not None:
         others = (*knobs, "labels", "min_size", "mean_size", "max_size", "easy_mean", "seed", "reference")
-        yield from _unused(config, f"with {section}.file, which names every client's tasks", *(f"{section}.{name}" for name in others))
+        names = (*(f"{section}.{name}" for name in others), "federation.tasks_per_client")
+        yield from _unused(config, f"with {section}.file, which names every client's tasks", *names)
         return
     if partition.coverage is None:
         yield from _unused(config, f"without {section}.coverage", *(f"{section}.{name}" for name in ("min_size", "mean_size", "max_size")))
@@ -253,7 +257,7 @@ def _partition(config: Config) -> Iterator[Problem]:
     elif partition.labels is None:
         yield Problem(f"{section}.hardness", partition.hardness, f"needs {section}.labels; `fedagent data label` writes such a file")
     if partition.reference and len(knobs) != 1:
-        yield Problem(f"{section}.reference", True, f"the published constructors use one knob at a time, here are {len(knobs)}")
+        yield Problem(f"{section}.reference", True, f"the published constructors use one knob at a time, here are {len(knobs)}; set one of preference, coverage, hardness, scenes")
 
 
 def _variant(config: Config) -> Iterator[Problem]:

@@ -80,6 +80,8 @@ class Variants:
         if 0.0 <= keep <= 1.0:
             keep = 1.0 - variant.severity * (1.0 - keep)
         if options["reference"]:
+            if options["clients"] < 1:
+                raise ValueError(f"option clients = {options['clients']} of variant 'catalog_split'; allowed: 1 or more")
             client = variant.stream % int(options["clients"])
             targets = split.published_targets(base.goals, self._heldout, client, int(options["clients"]), int(options["min_tasks"]))
             flags = split.published_on_sale(len(catalogue), self._places(targets), divergence, keep, client)

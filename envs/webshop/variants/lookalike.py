@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,19 +179,28 @@ def read_lookalikes(path: Path | str, member: str, catalogue: Catalogue) -> dict
     ``WebShopDataError`` for a file that cannot be read or that has none for this catalogue.
     """
     path = Path(path).expanduser()
+    if not path.exists():
+        hint = "Correct option file of variant 'lookalike', or leave it out to have look-alikes made"
+        raise WebShopDataError("no such file or folder", path=path, hint=hint)
     if path.is_dir():
         names = [f"{_FILE_TAG}{member}.json.gz", f"{_FILE_TAG}{member}.json"]
         found = next((path / name for name in names if (path / name).is_file()), None)
         if found is None:
-            raise WebShopDataError(f"no look-alikes for member {member!r} here (looked for {', '.join(names)})", path=path)
+            raise WebShopDataError(
+                f"no look-alikes for member {member!r} here (looked for {', '.join(names)})",
+                path=path,
+                hint="Name the members whose files are there in world.variant.members",
+            )
         path = found
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             rows: Any = json.load(file)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
         raise WebShopDataError(f"not readable as look-alikes ({error})", path=path, hint="It may be truncated: fetch it again") from error
     if not isinstance(rows, list):
-        raise WebShopDataError(f"expected a list of products, found {type(rows).__name__}", path=path)
+        raise WebShopDataError(
+            f"expected a list of products, found {type(rows).__name__}", path=path, hint="Name a published file lookalike_v_<member>.json.gz"
+        )
     files = DataFiles(path, path, None, None)
     out: dict[int, Product] = {}
     for number, raw in enumerate(rows):
@@ -200,5 +210,9 @@ def read_lookalikes(path: Path | str, member: str, catalogue: Catalogue) -> dict
         except KeyError:
             continue
     if not out:
-        raise WebShopDataError(f"none of its {len(rows)} look-alikes has its product in this catalogue", path=path)
+        raise WebShopDataError(
+            f"none of its {len(rows)} look-alikes has its product in this catalogue",
+            path=path,
+            hint="It belongs to the public release; name that folder in world.data",
+        )
     return out

@@ -93,7 +93,7 @@ def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
 def new_model(tokenizer: Any, plan: Plan) -> Any:
     """A fresh model in which near numbers begin alike, and so do what is read and what is written of one word.
 
-    The start vector of a number n has the sines and cosines of n at wavelengths from 4 to 400, which makes comparing easy.
+    To the start vector of a number n, the sines and cosines of n at wavelengths from 4 to 400 are added, which makes comparing easy.
     """
     model = warmstart.new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, plan.seed, plan.shape)
     vocabulary = tokenizer.get_vocab()
@@ -102,7 +102,8 @@ def new_model(tokenizer: Any, plan: Plan) -> Any:
         vectors = model.model.embed_tokens.weight
         for number in range(NUMBERS):
             angles = 2 * math.pi * number / lengths
-            vectors[vocabulary[str(number)]] = warmstart.INITIAL_STD * 2**0.5 * torch.cat([angles.sin(), angles.cos()])
+            waves = warmstart.INITIAL_STD * 2**0.5 * torch.cat([angles.sin(), angles.cos()])
+            vectors[vocabulary[str(number)]] = 0.5**0.5 * (vectors[vocabulary[str(number)]] + waves)
         model.lm_head.weight.copy_(vectors)
     return model
 

@@ -4,8 +4,9 @@ Bandits are played at random: every arm is as likely as any other, whatever the 
 at random too, a share of them on one side or the other of earlier guesses: which side is a matter of chance, so that a learner finds both
 readings of a reply and must be paid to know which one holds.
 
-Marks of all forms are shown, and for these players they mean nothing. But a model that never had to look at a mark would not look at it when
-it begins to matter: a share of the turns ask what the mark says, and what is shown there is read aloud. Knows nothing of models.
+Marks of all forms are shown, and for these players they mean nothing. But a model that never had to look at something would not look at it
+when it begins to matter. So there are exercises, told from the games by their task: what the mark says is read aloud, and numbers are guessed
+by a rule that is given, one way round as often as the other. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ HISTORY = 8
 READING = "Say the mark."
 """The task of a reading exercise."""
 
+RULES: tuple[str, str] = ("Low means go up.", "Low means go down.")
+"""What stands before the task of an exercise in guessing: whether replies are to be read straight or turned round."""
+
 MOST_LABELS = 20
 """What worlds are called in demonstrations where they give their name: 1 to this."""
 
@@ -49,13 +53,14 @@ class Turn:
 @dataclass(frozen=True)
 class Amounts:
     """Episodes of each world, and reading exercises. ``anywhere`` is the share of guesses that heed no reply; the others are split evenly
-    between its readings."""
+    between its readings. ``ruled`` is the share of guessing games that are played by a given rule."""
 
-    bandits: int = 4000
+    bandits: int = 3000
     guesses: int = 6000
     readings: int = 4000
     horizon: int = 4
     anywhere: float = 0.4
+    ruled: float = 0.5
 
 
 Player = Callable[[Sequence[tuple[str, str]], str, Sequence[str], random.Random], str]
@@ -69,9 +74,13 @@ def record(amounts: Amounts, seed: int, count: Callable[[int], None]) -> list[Tu
     for _ in range(amounts.bandits):
         turns += _episode(_bandit(rng.randint(2, 4), rng.randint(1, amounts.horizon)), any_arm, rng)
         count(1)
-    guesser = any_side(amounts.anywhere)
+    free, ruled = any_side(amounts.anywhere), (any_side(0.0, 0.0), any_side(0.0, 1.0))
     for _ in range(amounts.guesses):
-        turns += _episode(_guess(), guesser, rng)
+        if rng.random() < amounts.ruled:
+            rule = rng.randrange(2)
+            turns += _episode(_guess(), ruled[rule], rng, f"{RULES[rule]} ")
+        else:
+            turns += _episode(_guess(), free, rng)
         count(1)
     for place in range(amounts.readings):
         world = _guess() if place % 4 == 0 else _bandit(rng.randint(2, 4), rng.randint(1, amounts.horizon))
@@ -86,13 +95,13 @@ def any_arm(history: Sequence[tuple[str, str]], observation: str, admissible: Se
     return rng.choice(admissible)
 
 
-def any_side(anywhere: float) -> Player:
-    """Numbers at random: of all, or of those that one reading of all replies so far allows, straight or turned round by chance."""
+def any_side(anywhere: float, turn: float = 0.5) -> Player:
+    """Numbers at random: of all, or of those that one reading of all replies so far allows, turned round with probability ``turn``."""
 
     def guess(history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str], rng: random.Random) -> str:
         if rng.random() < anywhere:
             return rng.choice(admissible)
-        turned = rng.random() < 0.5
+        turned = rng.random() < turn
         seen = [*(text for text, _ in history), observation]
         left = [text for text in admissible if all(_fits(int(text), page, turned) for page in seen)]
         return rng.choice(left or admissible)
@@ -113,14 +122,14 @@ def _fits(number: int, observation: str, turned: bool) -> bool:
     return number > guess if above else number < guess
 
 
-def _episode(world: World, player: Player, rng: random.Random) -> Iterator[Turn]:
+def _episode(world: World, player: Player, rng: random.Random, rule: str = "") -> Iterator[Turn]:
     task = rng.choice(world.tasks("train"))
     env: TextEnv = world.make(_variant(world, rng, rng.choice(REVEALS[1:]) if rng.random() < 0.5 else "none"))
     observation, info = env.reset(seed=rng.randrange(2**31), options={"task": task})
     history: list[tuple[str, str]] = []
     for _ in range(world.max_steps):
         action = player(history, observation, info["admissible"], rng)
-        yield Turn(prompts.render(spec(world.name), task.instruction, history, observation, info["admissible"]), action)
+        yield Turn(prompts.render(spec(world.name), rule + task.instruction, history, observation, info["admissible"]), action)
         history.append((observation, action))
         observation, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:

@@ -184,7 +184,7 @@ def test_an_unreachable_limit_leaves_the_oracle_without_a_plan(alfworld_cache: P
     ("options", "message"),
     [
         ({"heldout_split": "test"}, "both, seen, unseen"),
-        ({"task_types": ["pick"]}, "'pick' is unknown"),
+        ({"task_types": ["pick"]}, "task_types = 'pick': unknown"),
         ({"rooms": ["attic"]}, "kitchen"),
         ({"games": 0}, "at least one train"),
         ({"train_use": 0}, "would have no task"),
