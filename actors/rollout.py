@@ -52,7 +52,7 @@ class SaveEpisodes:
     round: int | None = None
     epoch: int | None = None
     limit: int | None = None
-    """Episodes kept of each run, the first ones; None keeps all."""
+    """Episodes kept of each run, the first ones, and beyond them those whose environment failed; None keeps all."""
 
 
 def summarize(episodes: Sequence[Episode], seconds: float) -> dict[str, float]:
@@ -165,7 +165,8 @@ class RolloutActor:
             save.path,
             [
                 episode_record(episode, spec.task.instruction, round=save.round, epoch=save.epoch, text=self._prompter.text)
-                for spec, episode in list(zip(specs, episodes, strict=True))[: save.limit]
+                for place, (spec, episode) in enumerate(zip(specs, episodes, strict=True))
+                if save.limit is None or place < save.limit or episode.stop == "failed"
             ],
         )
 

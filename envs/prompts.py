@@ -5,8 +5,8 @@ the task, the last few (observation, action) pairs, the present observation, and
 
 Four templates. ``tags`` asks for reasoning between think tags and an action between action tags, as FedAgent and verl-agent do. In the
 others the whole answer is the action: ``short`` is the few-token form that the embedded shop model was trained on, and ``memory`` the one
-of the embedded ALFWorld model, which shows a notebook (``envs.memory``) of the whole episode in place of a window. ``plain`` is the task and
-the turns as they are, for worlds of few words such as the toy worlds.
+of the embedded ALFWorld model, which shows a notebook (``envs.memory``) of the whole episode in place of a window. ``plain`` is the
+task and the turns as they are, for worlds of few words such as the toy worlds.
 """
 
 from __future__ import annotations

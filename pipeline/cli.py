@@ -249,7 +249,9 @@ def _play(args: argparse.Namespace) -> int:
         from pipeline.config.load import load_config
         from pipeline.heterogeneity import set_up
 
-        made = set_up(load_config(args.config, args.overrides))
+        named = [f"--world.name={args.world}"] if args.world is not None and args.config is None else []
+        named += [f"--world.data={args.data}"] if args.data is not None else []
+        made = set_up(load_config(args.config, [*named, *args.overrides]))
         return Clients(made.world, made.assignment.names, made.tasks)
 
     return run_play(args, clients)

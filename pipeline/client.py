@@ -91,7 +91,7 @@ async def train_client(
     """One client-round. Raises whatever the services raise; adapters that it published are dropped in any case."""
     state, adapter = start.state, start.name
     published: list[str] = []
-    totals: dict[str, float] = {"episodes": 0, "tokens": 0, "rollout_seconds": 0, "train_seconds": 0}
+    totals: dict[str, float] = {"episodes": 0, "tokens": 0, "failed_episodes": 0, "rollout_seconds": 0, "train_seconds": 0}
     means = Means()
     try:
         for epoch, specs in enumerate(work.epochs):
@@ -110,6 +110,7 @@ async def train_client(
             if not math.isfinite(loss):
                 raise LearnerError(f"client {work.client}, round {work.round}, epoch {epoch}: the loss is {loss}")
             totals["episodes"] += scalars["episodes"]
+            totals["failed_episodes"] += scalars.get("failed", 0)
             totals["tokens"] += scalars["tokens_prompt"] + scalars["tokens_response"]
             totals["rollout_seconds"] += rolled - began
             totals["train_seconds"] += clock() - rolled

@@ -249,7 +249,8 @@ def round_record(
     """The deterministic part of a round's record: no times in it."""
     means = Means()
     for result in results:
-        scalars = {k: v for k, v in result.meta.metrics.items() if not k.endswith("_seconds") and k not in ("episodes", "tokens", "epochs")}
+        counts = ("episodes", "failed_episodes", "tokens", "epochs")
+        scalars = {k: v for k, v in result.meta.metrics.items() if not k.endswith("_seconds") and k not in counts}
         means.add(scalars, result.meta.n_episodes)
     return {
         "kind": "round",
@@ -258,6 +259,7 @@ def round_record(
         "clients": list(clients),
         "failed": [{"client": f.client, "error": f.error, "attempts": f.attempts} for f in failures],
         "episodes": sum(r.meta.n_episodes for r in results),
+        "failed_episodes": int(sum(r.meta.metrics.get("failed_episodes", 0) for r in results)),
         "tokens": sum(r.meta.n_tokens for r in results),
         **means.means(),
     }

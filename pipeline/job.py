@@ -24,7 +24,7 @@ from pipeline.checkpoint import Checkpoint, CheckpointStore, Identity, latest, l
 from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
-from pipeline.errors import EngineError, FedAgentError
+from pipeline.errors import CheckpointError, EngineError, FedAgentError
 from pipeline.heterogeneity import prove, set_up
 from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, notices, print_plan
 from pipeline.progress import Progress
@@ -107,6 +107,8 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     identity = Identity(config.training_hash(), prepared.model.key, world_key(config, prepared.world))
     checkpoint = latest(resume.resolve(), identity) if resume is not None else None
     first = checkpoint.round if checkpoint is not None else 0
+    if resume is not None:
+        check_same_partition(prepared, resume)
     totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
     if resume is not None and first >= config.federation.rounds:
         print(f"{resume} has finished all its {first} rounds; raise --federation.rounds to go on")
@@ -134,12 +136,37 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     return 0 if closing.status == "finished" else 130
 
 
+def check_same_partition(prepared: Prepared, resume: Path) -> None:
+    """Raise ``CheckpointError`` where the files that a partition is read from give other tasks than when the run began."""
+    from envs.partition import PartitionError, read_assignment
+
+    stored = RunFolder(resume).assignment
+    if not stored.is_file():
+        return
+    try:
+        before = read_assignment(stored)
+    except PartitionError as error:
+        raise CheckpointError(f"{error}. Restore it from a copy of the run, or delete it to go on without the comparison") from error
+    now = prepared.schedule.drawn.plain()
+    changed = [client for client in {**before, **now} if before.get(client) != now.get(client)]
+    if changed:
+        partition = prepared.config.federation.partition
+        name = "file" if partition.file is not None else "labels"
+        raise CheckpointError(
+            f"federation.partition.{name} = {getattr(partition, name)}: gives {len(changed)} of {len(now)} clients other tasks than when "
+            f"{resume} began (the first is {changed[0]}). Restore the file, or start a new run"
+        )
+
+
 def write_partition(prepared: Prepared, folder: RunFolder) -> None:
-    """The page on who owns which tasks, beside the run's log."""
+    """The page on who owns which tasks, beside the run's log; the tasks themselves too where they come from a file, which may change."""
+    from envs.partition import write_assignment
     from envs.partition.report import partition_report
     from pipeline.report.partition_page import write_partition_page
 
     config = prepared.config
+    if config.federation.partition.file is not None or config.federation.partition.labels is not None:
+        write_assignment(folder.assignment, prepared.schedule.drawn.plain())
     write_partition_page(partition_report(prepared.schedule.drawn), folder.partition, config.run.name, f"world {config.world.name}")
 
 

@@ -124,6 +124,7 @@ def label_command(args: argparse.Namespace, episodes: int) -> int:
         config = chosen_config(args)
         world = train_world(config)
         _check_variant(world, args.variant)
+        _check_turns(world, args.within)
         agent, world_name = "oracle", config.world.name
         tried = try_oracle(world, world.tasks("train"), args.within or world.max_steps, args.variant, progress)
     easy = sum(t.rate >= args.threshold for t in tried)
@@ -172,6 +173,7 @@ def _with_model(args: argparse.Namespace, episodes: int, progress: Progress) -> 
     check_cluster(config)
     prepared = prepare(config)
     _check_variant(prepared.world, args.variant)
+    _check_turns(prepared.world, args.within)
     tasks, turns = prepared.world.tasks("train"), args.within or prepared.world.max_steps
     sampling = Sampling(args.temperature, 1.0, prepared.config.rollout.max_new_tokens)
 
@@ -207,6 +209,11 @@ def _check_variant(world: World, text: str) -> None:
         world.variant(text)
     except ValueError as error:
         raise ConfigError(f"--variant {text}: {error}") from error
+
+
+def _check_turns(world: World, within: int | None) -> None:
+    if within is not None and within > world.max_steps:
+        raise ConfigError(f"--within {within}: an episode ends after {world.max_steps} turns; allowed: 1 to {world.max_steps}")
 
 
 def _shown(terminal: bool) -> Progress:

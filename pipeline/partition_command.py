@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ from pipeline.config.load import load_config
 from pipeline.errors import ConfigError, DataError
 from pipeline.partitioning import partition_tasks
 from pipeline.worlds import build_world, resolve_world, world_spec
+
+THRESHOLD, TEMPERATURE = 0.5, 1.0
+"""Defaults of ``fedagent data label`` for a model; the scripted oracle needs neither."""
 
 FREE = ("--federation.clients_per_round=1", "--algorithm.tasks_per_epoch=1")
 """Settings that a partition does not depend on, out of the way of small federations; those of a configuration file stand."""
@@ -92,14 +96,12 @@ def add_label_parser(commands: Any) -> argparse.ArgumentParser:
     who.add_argument("--checkpoint", type=Path, metavar="DIR", help="let a trained agent try: a run folder, or one of its rounds/NNNN")
     parser.add_argument("--episodes", type=int, metavar="N", help="episodes per task (default: 1, with a model 4)")
     parser.add_argument(
-        "--threshold", type=float, default=0.5, metavar="RATE", help="success rate from which a task is easy (default: %(default)s)"
+        "--threshold", type=float, metavar="RATE", help=f"success rate of a model from which a task is easy (default: {THRESHOLD})"
     )
     parser.add_argument(
         "--within", type=int, metavar="TURNS", help="count a success only within so many turns (default: the world's step limit)"
     )
-    parser.add_argument(
-        "--temperature", type=float, default=1.0, help="sampling temperature of a model, 0 is greedy (default: %(default)s)"
-    )
+    parser.add_argument("--temperature", type=float, help=f"sampling temperature of a model, 0 is greedy (default: {TEMPERATURE})")
     parser.add_argument("--variant", default=DEFAULT, metavar="TEXT", help="try in this variant of the world (default: unperturbed)")
     parser.add_argument("--seed", type=int, help="seed (default: the configuration's, 0)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
@@ -116,7 +118,10 @@ def _world_arguments(parser: argparse.ArgumentParser) -> None:
 def _knob(text: str) -> float:
     """A dispersion, or ``xi=VALUE`` as the dispersion of that Beta concentration."""
     try:
-        return dispersion(float(text[3:])) if text.startswith("xi=") else float(text)
+        value = dispersion(float(text[3:])) if text.startswith("xi=") else float(text)
+        if text.startswith("xi=") and not value > 0.0:
+            raise ValueError(text)
+        return value
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number between 0 and 1, or xi= and a concentration above 0") from error
 
@@ -184,6 +189,10 @@ def run_label(args: argparse.Namespace) -> int:
     from pipeline.labelling import label_command
 
     _writable(args.out, "--out")
+    oracle = not (args.model or args.checkpoint)
+    given = [(name, value) for name, value in (("--threshold", args.threshold), ("--temperature", args.temperature)) if value is not None]
+    args.threshold = THRESHOLD if args.threshold is None else args.threshold
+    args.temperature = TEMPERATURE if args.temperature is None else args.temperature
     episodes = args.episodes if args.episodes is not None else 4 if args.model or args.checkpoint else 1
     for name, value, low, high in (
         ("--episodes", episodes, 1, 1000),
@@ -193,8 +202,8 @@ def run_label(args: argparse.Namespace) -> int:
     ):
         if not low <= value <= high:
             raise ConfigError(f"{name} {value:g}: allowed {'more than 0' if low == 1e-9 else f'{low:g}'} to {high:g}")
-    if not (args.model or args.checkpoint) and episodes > 1:
-        raise ConfigError(f"--episodes {episodes} cannot matter without --model or --checkpoint: the oracle does the same every time")
+    for name, value in [*given, *([("--episodes", episodes)] if episodes > 1 else [])] if oracle else []:
+        raise ConfigError(f"{name} {value:g} cannot matter without --model or --checkpoint: the oracle does the same every time")
     if args.checkpoint is not None and args.overrides:
         raise ConfigError(f"{args.overrides[0]} cannot matter with --checkpoint, whose run has its own settings; leave it out")
     if args.checkpoint is not None and (args.config is not None or args.world is not None):
@@ -210,6 +219,10 @@ def _writable(path: Path | None, option: str) -> None:
         raise ConfigError(f"{option} {path}: is a folder, a file is needed")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"{option} {path}: the folder {path.absolute().parent} does not exist; create it or choose another place")
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"{option} {path}: the folder {path.absolute().parent} cannot be written to; choose another place")
+    if option == "--report" and path.exists() and path.suffix not in (".html", ".htm"):
+        raise ConfigError(f"{option} {path}: exists and is no page (.html); choose another name")
 
 
 def _write(path: Path, work: Any) -> None:

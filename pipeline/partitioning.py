@@ -10,7 +10,6 @@ from envs.partition import Partition, PartitionError, PartitionSpec, build_parti
 from pipeline.config import FederationConfig
 from pipeline.errors import ConfigError, DataError
 
-
 FILE_ERRORS = ("labels file ", "partition file ")
 """How errors about the content of a file begin."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from envs.base import SPLITS, Task, TextEnv, World
 from envs.prompts import applicable
 from envs.variants import DEFAULT, REVEALS, Variant
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.play_screen import Screen, Shown
 
 Read = Callable[[], str | None]
@@ -107,8 +107,9 @@ def choose(args: argparse.Namespace, setup: Setup | None = None) -> Choice:
             raise ConfigError(f"world {args.world!r}: the configuration's world is {clients.world.name!r}; leave the name out")
     world = clients.world if clients else _world(args.world, args.data)
     names = list(args.side_by_side or [args.client or args.variant or DEFAULT])
+    option = "--side-by-side" if args.side_by_side else "--variant"
     variants = tuple(
-        (name, _variant(world, name, clients, args.reveal, str(place), args.client is not None and not args.side_by_side))
+        (name, _variant(world, name, clients, args.reveal, str(place), args.client is not None and not args.side_by_side, option))
         for place, name in enumerate(names, start=1)
     )
     if clients and args.client and args.split is None:
@@ -127,8 +128,8 @@ def _world(name: str | None, data: Path | None) -> World:
     return build_world(world_spec(WorldConfig(name=name, data=data)))
 
 
-def _variant(world: World, name: str, clients: Clients | None, reveal: Any, label: str, client: bool) -> Variant:
-    """The variant of a client, or the one that ``name`` writes."""
+def _variant(world: World, name: str, clients: Clients | None, reveal: Any, label: str, client: bool, option: str) -> Variant:
+    """The variant of a client, or the one that ``name`` writes; ``option`` is where it was named."""
     if clients and (client or name in clients.variants):
         named: str | Variant = clients.variants[_known(name, list(clients.variants), "--client")]
     else:
@@ -140,7 +141,8 @@ def _variant(world: World, name: str, clients: Clients | None, reveal: Any, labe
         # A variant of a federation has its label; the name that one chosen here reveals is its place.
         return world.variant(variant if variant.label else replace(variant, label=label))
     except ValueError as error:
-        raise ConfigError(f"--variant: {error}") from error
+        there = f"; nor is it a client ({len(clients.variants)}, the first is {next(iter(clients.variants))!r})" if clients else ""
+        raise ConfigError(f"{option} {name}: {error}{there}") from error
 
 
 def _known(name: str, names: Sequence[str], option: str) -> str:
@@ -160,7 +162,7 @@ def _place(text: str, tasks: Sequence[Task]) -> int:
             return int(text)
         raise ConfigError(f"--task {text}: there are {len(tasks)} tasks; allowed 0 to {len(tasks) - 1}, or an id")
     near = difflib.get_close_matches(text, ids, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else f", for instance {ids[0]!r}" if ids else ""
+    hint = f"; did you mean {near[0]!r}?" if near else f"; allowed: 0 to {len(ids) - 1}, or an id such as {ids[0]!r}" if ids else ""
     raise ConfigError(f"--task {text}: no such task{hint}")
 
 
@@ -168,6 +170,9 @@ def terminal_reader(console: Any) -> Read:
     """Lines from the terminal with a prompt (and line editing where there is a keyboard), or from a pipe, echoed."""
     import contextlib
 
+    if sys.stdin is None or sys.stdin.closed:
+        # A command started without standard input, as a service is: the same as an empty one.
+        return lambda: None
     keyboard = sys.stdin.isatty()
     if keyboard:
         with contextlib.suppress(ImportError):
@@ -178,6 +183,8 @@ def terminal_reader(console: Any) -> Read:
             line = input("> ")
         except EOFError:
             return None
+        except UnicodeDecodeError as error:
+            raise DataError(f"standard input is no text (byte {error.object[error.start]:#04x}); pipe UTF-8 lines into it") from error
         if not keyboard:
             console.print(line, markup=False)
         return line

@@ -19,7 +19,8 @@ from pipeline.errors import AggregationError
 if TYPE_CHECKING:
     from pipeline.episodes import ClientUpdate
 
-ROLLOUT_METRICS = frozenset({"success", "score", "turns", "invalid", "ret", "failed", "retries", "episodes", "tokens", "truncated"})
+EPISODE_COUNTS = frozenset({"episodes", "failed", "failed_episodes"})
+ROLLOUT_METRICS = frozenset({"success", "score", "turns", "invalid", "ret", "retries", "tokens", "truncated", *EPISODE_COUNTS})
 TRAINING_METRICS = frozenset(
     {
         "loss", "pg_loss", "kl", "entropy", "clip_fraction", "grad_norm", "logprob_gap", "zero_variance", "padding_waste",

@@ -34,6 +34,13 @@ class RunRecorder:
         if record["kind"] == "round":
             self._episodes = self._tokens = 0
             self._progress.round(record)
+            if lost := record.get("failed_episodes"):
+                kept = self._config.save_episodes != "none"
+                named = "are named there" if kept else "would be named there with run.save_episodes = sample"
+                self._progress.warn(
+                    f"round {record['round']}: {lost} episodes were left out, because their environment hung or broke; "
+                    f"their tasks {named}: {self._folder.episodes}"
+                )
         elif record["kind"] == "evaluation":
             self._progress.evaluation(record)
 

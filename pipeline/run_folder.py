@@ -48,6 +48,11 @@ class RunFolder:
         """The page on who owns which tasks."""
         return self.path / "partition.html"
 
+    @property
+    def assignment(self) -> Path:
+        """Every client's tasks, where they come from a file of the user's."""
+        return self.path / "partition.json"
+
     def write_config(self, config: Config) -> None:
         """Store the resolved configuration, atomically."""
         write_atomic(self.config, json.dumps(config.plain(), indent=2) + "\n")

@@ -13,7 +13,7 @@ from rich.table import Table
 from envs.base import Task, World
 from envs.variants import DEFAULT
 from pipeline.checkpoint import Checkpoint, latest, load
-from pipeline.config import Config
+from pipeline.config import Config, PartitionConfig, VariantConfig
 from pipeline.config.load import load_resolved
 from pipeline.episodes import Sampling
 from pipeline.errors import CheckpointError, ConfigError
@@ -44,9 +44,16 @@ def evaluation_config(run: Path, world: str | None, data: Path | None, tasks: in
         changes = {"name": world, "data": None}
     if data is not None:
         changes["data"] = data
+    federation = config.federation
     if changes:
+        # Who owns which tasks, and the clients' own worlds, belong to the run's data; held-out tasks of others need neither.
+        changes |= {"variant": VariantConfig(), **({"options": {}} if "name" in changes else {})}
+        federation = federation.model_copy(
+            update={"partition": PartitionConfig(), "clients": 1, "clients_per_round": 1, "tasks_per_client": 1, "mode": "federated"}
+        )
+        config = config.model_copy(update={"algorithm": config.algorithm.model_copy(update={"tasks_per_epoch": 1})})
         changes |= {"results_per_page": None, "max_steps": None, "heldout": None}
-    return config.model_copy(update={"world": config.world.model_copy(update=changes)})
+    return config.model_copy(update={"world": config.world.model_copy(update=changes), "federation": federation})
 
 
 def evaluate_checkpoint(

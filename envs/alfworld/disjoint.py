@@ -62,7 +62,10 @@ def scene_disjoint(ids: Sequence[str], clients: int, seed: int = 0, severity: fl
     rng.shuffle(order)
     own = set(order[: math.ceil(severity * len(order))])
     if severity == 1.0 and clients > len(own):
-        raise ValueError(f"{clients} clients cannot have disjoint scenes: the {len(ids)} games lie in {len(own)} scenes; allowed: 1 to {len(own)} clients")
+        raise ValueError(
+            f"{clients} clients cannot have disjoint scenes: the {len(ids)} games lie in {len(own)} scenes; "
+            f"allowed: 1 to {len(own)} clients"
+        )
     dealt: list[list[int]] = [[] for _ in range(clients)]
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for scene in order:

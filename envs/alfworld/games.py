@@ -98,7 +98,7 @@ class Source(Protocol):
     says of those whose text is not whole what is wrong."""
 
     unsolvable: set[str]
-    damaged: Mapping[str, AlfWorldDataError]
+    damaged: dict[str, AlfWorldDataError]
 
     @property
     def splits(self) -> tuple[str, ...]:

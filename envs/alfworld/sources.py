@@ -35,6 +35,7 @@ GENERATE = "or generate one: fedagent data alfworld"
 FETCH = "Fetch or unpack the games again"
 
 _FORMAT = "alfworld-games-1"
+_GRAMMAR = re.compile(r'grammar\s*::\s*"""')
 _COMMENT = re.compile(r";[^\n]*")
 _TASK = re.compile(r"Your task is to: (.*?)\"")
 
@@ -232,7 +233,7 @@ class PackedFile:
                 texts = packed_text(record, self.path, line)
                 data = zlib.compress(json.dumps(texts).encode(), 3)
                 keep = {name: value for name, value in record.items() if name not in TEXTS}
-                damage = cut_short(texts[1], texts[0])
+                damage = cut_short(*texts)
                 rows.append({**keep, "_place": (place, len(data)), **({"_damage": (damage, line)} if damage else {})})
                 place += blob.write(data)
         if not rows:
@@ -240,14 +241,16 @@ class PackedFile:
         (target / "index.json").write_text(json.dumps(rows))
 
 
-def cut_short(domain: str | None, problem: str) -> str:
-    """Which of a game's texts is not whole, at a quick look; an empty text where neither. ``None`` stands for the package's domain."""
+def cut_short(problem: str, domain: str | None, grammar: str | None) -> str:
+    """Which of a game's texts is not whole, at a quick look; an empty text where all are. ``None`` stands for the package's own."""
     for name, text, parts in (("domain", domain, ("(:predicates",)), ("problem", problem, ("(:init", "(:goal"))):
         if text is None:
             continue
         code = _COMMENT.sub("", text)
         if code.count("(") != code.count(")") or any(part not in code for part in parts):
             return f"its PDDL {name} is cut short"
+    if grammar is not None and (not _GRAMMAR.search(grammar) or grammar.count('"""') % 2):
+        return "its grammar is cut short"
     return ""
 
 
@@ -333,7 +336,7 @@ class OfficialFolder:
 
 def _with_damage(row: dict[str, Any], file: Path) -> dict[str, Any]:
     record = read_game_file(file)
-    damage = cut_short(record["pddl_domain"], record["pddl_problem"])
+    damage = cut_short(record["pddl_problem"], record["pddl_domain"], record["grammar"])
     return {**row, "_damage": damage} if damage else row
 
 

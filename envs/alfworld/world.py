@@ -146,18 +146,19 @@ class AlfWorldWorld(World):
         empty = [split for split, tasks in self._tasks.items() if not tasks]
         if empty:
             lost = self.alfworld.unsolvable
+            kinds, there = ", ".join(task_types or TASK_TYPES), ", ".join(self.alfworld.splits) or "none"
+            marked = f"; {lost} games are marked as unsolvable" if lost else ""
             raise ValueError(
-                f"split {empty[0]!r} of {self.alfworld.path} would have no task (splits with games: {', '.join(self.alfworld.splits) or 'none'}"
-                f"; task types: {', '.join(task_types or TASK_TYPES)}{f'; {lost} games are marked as unsolvable' if lost else ''})"
+                f"split {empty[0]!r} of {self.alfworld.path} would have no task (splits with games: {there}; task types: {kinds}{marked})"
             )
         damaged = [task.id for tasks in self._tasks.values() for task in tasks if task.id in self.alfworld.damaged]
         if damaged:
             raise self.alfworld.damaged[damaged[0]]
-        there = len(self._tasks["heldout"])
-        if heldout is not None and there < heldout:
+        found = len(self._tasks["heldout"])
+        if heldout is not None and found < heldout:
             raise ValueError(
-                f"heldout = {heldout}: {self.alfworld.path} has {there} games to hold out (heldout_split = {heldout_split}); "
-                f"allowed: 1 to {there}, or leave it out for all"
+                f"heldout = {heldout}: {self.alfworld.path} has {found} games to hold out (heldout_split = {heldout_split}); "
+                f"allowed: 1 to {found}, or leave it out for all"
             )
 
     def tasks(self, split: Split) -> Sequence[Task]:

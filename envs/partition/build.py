@@ -130,7 +130,8 @@ def _check_tasks(tasks: Sequence[Task]) -> None:
 def _check_enough(tasks: int, clients: int, spec: PartitionSpec) -> None:
     """Raise where a client cannot get the tasks that it needs."""
     low, mean, high = spec.bounds()
-    wanted = "min_size" if spec.coverage is not None and low > tasks else "mean_size" if spec.coverage is not None else "tasks_per_client"
+    given_low = spec.min_size is not None and low > tasks
+    wanted = "min_size" if spec.coverage is not None and given_low else "mean_size" if spec.coverage is not None else "tasks_per_client"
     need = max(low, mean)
     if need > tasks:
         number = low if wanted == "min_size" else mean

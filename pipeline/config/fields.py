@@ -20,6 +20,9 @@ from pipeline.config.config import Config
 _KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "text", Path: "path", type(None): "null"}
 
 
+_TABLE = "table of true | false | numbers | texts"
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting. ``path`` is ``section.key``; ``kinds`` and ``choices`` are what its value may be."""
@@ -49,7 +52,7 @@ class Setting:
         words = [str(choice) for choice in self.choices]
         words += ["true", "false"] if "boolean" in self.kinds else []
         words += [
-            f"{kind} {self.bounds}".strip() if kind in ("integer", "number", "text") else kind
+            f"{kind} {self.bounds}".strip() if kind in ("integer", "number", "text") else _TABLE if kind == "table" else kind
             for kind in sorted(self.kinds - {"null", "boolean"})
         ]
         return " | ".join([*words, *(["null"] if "null" in self.kinds else [])])

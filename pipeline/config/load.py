@@ -85,7 +85,12 @@ def resolve(config: Config) -> Config:
 
     What depends on the model (``rollout.max_context``) or on the world's data (``world.*``) is filled in where those are known.
     """
-    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}, "learner": {}}
+    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}, "learner": {}, "federation": {}}
+    partition = config.federation.partition
+    # A run may be resumed from another folder.
+    files = {name: path.expanduser().absolute() for name in ("file", "labels") if (path := getattr(partition, name)) is not None}
+    if files:
+        changes["federation"]["partition"] = partition.model_copy(update=files)
     lora = config.model.adapter == "lora"
     embedded = config.model.name == "embedded"
     if "lr" not in config.learner.model_fields_set:

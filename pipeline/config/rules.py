@@ -257,7 +257,11 @@ def _partition(config: Config) -> Iterator[Problem]:
     elif partition.labels is None:
         yield Problem(f"{section}.hardness", partition.hardness, f"needs {section}.labels; `fedagent data label` writes such a file")
     if partition.reference and len(knobs) != 1:
-        yield Problem(f"{section}.reference", True, f"the published constructors use one knob at a time, here are {len(knobs)}; set one of preference, coverage, hardness, scenes")
+        yield Problem(
+            f"{section}.reference",
+            True,
+            f"the published constructors use one knob at a time, here are {len(knobs)}; set one of preference, coverage, hardness, scenes",
+        )
 
 
 def _variant(config: Config) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,9 @@ def run_diagnose(args: argparse.Namespace, setup: Setup | None = None) -> int:
     from pipeline.diagnose.table import print_diagnosis
 
     console = Console(highlight=False)
+    out = args.out if args.out is not None or args.json else Path("diagnosis")
+    if out is not None:
+        _check_folder(out)
     federation = (setup or from_arguments)(args)
     settings = replace(Settings(), tasks=args.tasks, worlds=args.worlds, seeds=args.seeds)
     visits: Sequence[Visit] = ()
@@ -98,7 +102,6 @@ def run_diagnose(args: argparse.Namespace, setup: Setup | None = None) -> int:
         print(text)
     else:
         print_diagnosis(found, console)
-    out = args.out if args.out is not None or args.json else Path("diagnosis")
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -109,6 +112,18 @@ def run_diagnose(args: argparse.Namespace, setup: Setup | None = None) -> int:
         if not args.json:
             console.print(f"{out / 'diagnosis.json'}\n{page}", markup=False)
     return 0
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse, before any work, a place where no folder can be made."""
+    try:
+        place = next(p for p in (path.absolute(), *path.absolute().parents) if os.path.lexists(p))
+    except OSError as error:
+        raise ConfigError(f"--out {path}: {error.strerror}; choose another folder") from error
+    if not place.is_dir():
+        raise ConfigError(f"--out {path}: {place} is a file; choose another folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {path}: {place} cannot be written to; choose another folder")
 
 
 def _to_stderr(text: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.engines.base import EngineSpec
-from actors.rollout import RolloutSpec, SaveEpisodes, start_rollout, summarize
+from actors.rollout import RolloutActor, RolloutSpec, SaveEpisodes, start_rollout, summarize
 from envs.base import WorldSpec
 from envs.prompts import PromptSpec
 from pipeline.config.model import LoraConfig
@@ -168,3 +169,13 @@ def test_an_engine_that_cannot_load_reports_why(ray_cluster: Any, tiny: Path, tm
     with pytest.raises(EngineError, match="vLLM cannot serve"):
         ray.get(actor.ready.remote(), timeout=300)
     ray.kill(actor)
+
+
+def test_episodes_whose_environment_failed_are_kept_beyond_the_limit(tmp_path: Path) -> None:
+    stops: list[Any] = ["done", "failed", "done", "failed"]
+    whole = [Episode(f"guess-{i}", "shop", "default", "a", (), 0, 0, False, stop, observations=("hung",)) for i, stop in enumerate(stops)]
+    actor = object.__new__(RolloutActor)
+    actor._prompter = SimpleNamespace(text=str)  # type: ignore[assignment]
+    actor._save(specs(4), whole, SaveEpisodes(tmp_path / "episodes.jsonl", limit=1))
+    kept = list(read_episodes(tmp_path / "episodes.jsonl"))
+    assert [(record["task_id"], record["final_observation"]) for record in kept] == [(f"guess-{i}", "hung") for i in (0, 1, 3)]

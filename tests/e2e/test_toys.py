@@ -1,5 +1,5 @@
-"""The lesson of the lower bound, learned by real runs in about a minute each: one policy serves worlds that are alike or that say which they
-are, and none serves two bandits that look the same and pay for opposite arms."""
+"""The lesson of the lower bound, learned by real runs in about a minute each: one policy serves worlds that are alike or that say which
+they are, and none serves two bandits that look the same and pay for opposite arms."""
 
 from __future__ import annotations
 

@@ -165,3 +165,17 @@ def test_applicable_needs_an_offered_action_or_a_search() -> None:
     assert not applicable("click[blue]", offered)
     assert not applicable("click[search]", offered)
     assert not applicable("red", offered)
+
+
+def test_plain_shows_the_task_and_the_turns_as_they_are() -> None:
+    spec = PromptSpec(template="plain", history=2, list_actions=False, world="bandit")
+    history = [("Play 1 of 4.\nhall 2", "a"), ("Arm a paid. Play 2 of 4.\nhall 2", "b")]
+    shown = "Play well.\nPlay 1 of 4.\nhall 2\n> a\nArm a paid. Play 2 of 4.\nhall 2\n> b\nPlay 3 of 4.\nhall 2\nAction:"
+    assert render(spec, "Play well.", history, "Play 3 of 4.\nhall 2", ["a", "b"]) == shown
+    assert "> a" not in render(PromptSpec("plain", 1), "Play well.", history, "Play 3 of 4.", ["a", "b"])
+    assert render(PromptSpec("plain", 0), "Play.", history, "Go.", ["a", "b"]) == "Play.\nGo.\nCan: a, b\nAction:"
+
+
+@pytest.mark.parametrize(("text", "expected"), [(" A ", ("a", True)), ("12", ("12", True)), ("", ("", False)), ("a!", ("a!", False))])
+def test_plain_answers_are_words_and_numbers(text: str, expected: tuple[str, bool]) -> None:
+    assert parse(PromptSpec(template="plain"), text) == ParsedAction(*expected)

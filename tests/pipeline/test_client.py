@@ -44,7 +44,7 @@ class Services:
     ) -> tuple[Handle, Mapping[str, float]]:
         self.call("run", adapter)
         n = float(len(specs))
-        scalars = {"episodes": n, "tokens_prompt": 10 * n, "tokens_response": n, "success": n / 10, "observation": 1.0}
+        scalars = {"episodes": n, "failed": 1.0, "tokens_prompt": 10 * n, "tokens_response": n, "success": n / 10, "observation": 1.0}
         return SECRET, scalars
 
     async def update(
@@ -120,6 +120,7 @@ def test_counts_are_sums_and_rates_are_means_over_episodes() -> None:
     assert (meta.n_tasks, meta.n_episodes, meta.n_tokens) == (6, 8, 88)
     assert meta.metrics["success"] == pytest.approx((2 * 0.2 + 6 * 0.6) / 8)
     assert (meta.metrics["episodes"], meta.metrics["tokens"], meta.metrics["epochs"]) == (8, 88, 2)
+    assert meta.metrics["failed_episodes"] == 2
     assert (meta.client, meta.round, meta.base_version) == ("c001", 3, "global-2-x")
 
 

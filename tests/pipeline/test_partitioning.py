@@ -40,7 +40,7 @@ def test_a_file_names_every_clients_tasks(tmp_path: Path) -> None:
     assert {client: [t.id for t in part] for client, part in owned(federation(file=path)).items()} == wanted
     del wanted["c003"]
     path.write_text(json.dumps(wanted))
-    with pytest.raises(ConfigError, match=r"federation.partition: partition file .*no tasks for 'c003'"):
+    with pytest.raises(DataError, match=r"federation.partition: partition file .*no tasks for 'c003'"):
         owned(federation(file=path))
     path.write_text("[")
     with pytest.raises(DataError, match=r"partition\.json"):

@@ -90,3 +90,15 @@ def test_batches_are_counted_within_a_round(tmp_path: Path) -> None:
     parts.recorder.record({"kind": "round", "round": 1})
     parts.recorder.batch(batch)
     assert seen == [(4, 12), (8, 24), (4, 12)]
+
+
+@pytest.mark.parametrize(("kept", "words"), [("sample", "their tasks are named there"), ("none", "named there with run.save_episodes")])
+def test_episodes_left_out_are_counted_on_the_screen_and_say_where_they_are_named(tmp_path: Path, kept: str, words: str) -> None:
+    parts = Parts(tmp_path, kept)
+    record = {"kind": "round", "round": 1, "success": 0.25, "clients": ["c000"], "failed": [], "episodes": 8}
+    parts.recorder.record({**record, "failed_episodes": 0})
+    assert "left out" not in parts.screen.getvalue()
+    parts.recorder.record({**record, "round": 2, "failed_episodes": 3})
+    shown = " ".join(parts.screen.getvalue().split())
+    assert "round 2: 3 episodes were left out, because their environment hung or broke" in shown
+    assert words in shown

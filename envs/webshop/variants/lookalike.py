@@ -199,7 +199,9 @@ def read_lookalikes(path: Path | str, member: str, catalogue: Catalogue) -> dict
         raise WebShopDataError(f"not readable as look-alikes ({error})", path=path, hint="It may be truncated: fetch it again") from error
     if not isinstance(rows, list):
         raise WebShopDataError(
-            f"expected a list of products, found {type(rows).__name__}", path=path, hint="Name a published file lookalike_v_<member>.json.gz"
+            f"expected a list of products, found {type(rows).__name__}",
+            path=path,
+            hint="Name a published file lookalike_v_<member>.json.gz",
         )
     files = DataFiles(path, path, None, None)
     out: dict[int, Product] = {}

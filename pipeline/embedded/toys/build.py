@@ -61,7 +61,7 @@ def _build(out: Path, plan: Plan, say: Progress) -> Measured:
 
 
 def _steps(out: Path, plan: Plan, say: Progress) -> Measured:
-    total, done = plan.amounts.bandits + plan.amounts.guesses + plan.amounts.readings, 0
+    total, done = plan.amounts.bandits + plan.amounts.guesses, 0
 
     def count(new: int) -> None:
         nonlocal done

@@ -27,10 +27,10 @@ class Gates:
     between success at guessing where replies say the truth and where they say the opposite."""
 
     admissible: float = 0.98
-    arm: float = 0.62
-    in_range: float = 0.95
+    arm: float = 0.65
+    in_range: float = 0.85
     guess: tuple[float, float] = (0.2, 0.6)
-    bias: float = 0.1
+    bias: float = 0.15
 
 
 @dataclass(frozen=True)

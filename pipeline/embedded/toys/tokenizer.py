@@ -17,10 +17,10 @@ WORDS = tuple(
         "machine stands in the hall red blue green white play arm arms that pays most often of no such played paid did not pay best here "
         "game is over "
         # Guessing: tasks, replies, marks.
-        "find number i think it one to guess from guesses left right wrong too low high go up down means and get direction replies are what "
-        "they say where world "
+        "find number i think it one to guess from guesses left right wrong too low high go up down means and get direction replies are "
+        "what they say where world "
         # The prompt.
-        "action say mark"
+        "action"
     ).split()
 )
 

@@ -184,3 +184,32 @@ def test_errors_survive_pickling() -> None:
     error = AlfWorldDataError("wrong", path="there", record=3, game="g", hint="Mend it")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.record, again.game) == ("there: line 3 (game g): wrong. Mend it", 3, "g")
+
+
+@pytest.mark.data("alfworld")
+def test_a_game_that_is_cut_short_is_found_when_its_folder_is_read(tmp_path: Path, alfworld_data: Path) -> None:
+    cut = rooms.problem()[:-30]
+    packed = AlfWorld(rooms.write(tmp_path / "packed", rooms.record("a"), rooms.record("b", pddl_problem=cut)), tmp_path / "cache")
+    assert list(packed.damaged) == ["train/kitchen/b"]
+    assert str(packed.damaged["train/kitchen/b"]).endswith(
+        "games.jsonl: line 2 (game train/kitchen/b): its PDDL problem is cut short. Fetch or unpack the games again"
+    )
+    folder = tmp_path / "official"
+    shutil.copytree(alfworld_data / "raw" / "valid_seen", folder / "valid_seen")
+    file = sorted(folder.rglob("game.tw-pddl"))[0]
+    game = json.loads(file.read_text())
+    file.chmod(0o644)
+    file.write_text(json.dumps({**game, "pddl_domain": game["pddl_domain"][:900]}))
+    for _ in range(2):  # the second time from the cache
+        official = AlfWorld(folder, tmp_path / "cache")
+        assert len(official.games("valid_seen")) == 6
+        assert [str(error) for error in official.damaged.values()] == [
+            f"{file}: its PDDL domain is cut short. Fetch or unpack the games again"
+        ]
+
+
+@pytest.mark.data("alfworld")
+def test_no_public_game_looks_cut_short(alfworld_data: Path, alfworld_cache: Path) -> None:
+    world = AlfWorld(alfworld_data, alfworld_cache)
+    assert all(world.infos(split) for split in world.splits)
+    assert not world.damaged

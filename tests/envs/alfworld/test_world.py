@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from envs.alfworld import TASK_TYPES
+from envs.alfworld import TASK_TYPES, AlfWorldDataError
 from envs.alfworld.placement import ROOMS
 from envs.alfworld.world import AlfWorldWorld, sign
-from envs.base import Task, WorldSpec, make_world
+from envs.base import Task, World, WorldSpec, make_world
 from envs.prompts import PromptSpec, render
 from envs.variants import Variant
+from tests.envs.alfworld import rooms
 
 
 def first(world: AlfWorldWorld, task_type: str = "pick_heat_then_place_in_recep") -> Task:
@@ -236,3 +237,19 @@ def test_variants_of_a_public_game_can_be_won(alfworld_data: Path, alfworld_cach
     plain, changed = world.make().reset(options={"task": task}), world.make(text).reset(options={"task": task})
     assert changed[0] == plain[0]
     assert world.oracle(task, text)
+
+
+def test_a_folder_that_cannot_be_played_says_why(tmp_path: Path, engine_packages: None) -> None:
+    def world(*records: dict[str, object], **options: object) -> World:
+        folder = rooms.write(tmp_path / str(len(list(tmp_path.iterdir()))), *records)
+        return make_world("alfworld", data_dir=folder, cache_dir=tmp_path / "cache", **options)
+
+    train = rooms.record("a")
+    kept = {**rooms.record("b"), "id": "valid_seen/kitchen/b", "split": "valid_seen"}
+    assert len(world(train, kept).tasks("heldout")) == 1
+    with pytest.raises(ValueError, match=r"heldout = 2: .* has 1 games to hold out \(heldout_split = both\); allowed: 1 to 1"):
+        world(train, kept, heldout=2)
+    with pytest.raises(ValueError, match=r"split 'train' .*splits with games: valid_seen.*; 1 games are marked as unsolvable"):
+        world({**train, "solvable": False}, kept)
+    with pytest.raises(AlfWorldDataError, match=r"games\.jsonl: line 2 \(game train/kitchen/c\): its PDDL problem is cut short"):
+        world(train, rooms.record("c", pddl_problem=rooms.problem()[:-30]), kept)

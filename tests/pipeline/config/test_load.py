@@ -248,3 +248,11 @@ def test_every_setting_is_described_and_bounded() -> None:
 
 def test_defaults_are_valid_values() -> None:
     assert Config.model_validate_json(json.dumps(Config().plain()), strict=True) == Config()
+
+
+def test_toy_worlds_have_defaults_of_their_own_that_can_be_overridden() -> None:
+    bandit = resolve(load_config(None, ["--world.name", "bandit"]))
+    assert (bandit.rollout.template, bandit.evaluation.tasks, bandit.rollout.history) == ("plain", 400, 2)
+    guess = resolve(load_config(None, ["--world.name", "guess", "--rollout.history", "3"]))
+    assert (guess.rollout.template, guess.evaluation.tasks, guess.rollout.history) == ("plain", 100, 3)
+    assert resolve(load_config(None, ["--world.name", "guess"])).rollout.history == 8

@@ -66,7 +66,7 @@ def test_bad_input_is_one_message(arguments: list[str], complaint: str, capsys: 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("")
-    assert main([*CONFLICT, "--out", str(tmp_path / "taken")]) == DataError.exit_code
+    assert main([*CONFLICT, "--out", str(tmp_path / "taken")]) == ConfigError.exit_code
     assert "choose another folder" in capsys.readouterr().err
 
 

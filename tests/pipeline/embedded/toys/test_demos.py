@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from envs.bandit import BanditWorld
+from envs.bandit import HALLS, BanditWorld
+from envs.base import Task
 from envs.guess import GuessWorld
 from envs.variants import REVEALS, Variant
-from pipeline.embedded.toys.demos import READING, RULES, Amounts, Turn, any_side, record
+from pipeline.embedded.toys.demos import Amounts, Situation, Turn, arm_by_habit, number_by_habit, record
 from pipeline.embedded.toys.tokenizer import STOP, make_tokenizer, vocabulary
 
-FEW = Amounts(bandits=300, guesses=200, readings=200)
+FEW = Amounts(bandits=600, guesses=200)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +64,7 @@ def test_tokens_are_unique_and_few() -> None:
 
 
 def test_no_arm_is_favoured_whatever_the_hint_says(turns: list[Turn]) -> None:
-    played = [turn for turn in turns if READING not in turn.prompt]
-    two = [turn for turn in played if "Arms: a, b." in turn.prompt]
+    two = [turn for turn in turns if "Arms: a, b." in turn.prompt]
     counts = Counter(turn.response for turn in two)
     assert set(counts) == {"a", "b"}
     # Within four standard errors of an even draw.
@@ -74,33 +74,34 @@ def test_no_arm_is_favoured_whatever_the_hint_says(turns: list[Turn]) -> None:
     assert abs(followed / len(hinted) - 0.5) < 2 / len(hinted) ** 0.5
 
 
-def test_reading_exercises_read_the_mark(turns: list[Turn]) -> None:
-    read = [turn for turn in turns if turn.prompt.startswith(READING)]
-    assert len(read) == FEW.readings
-    for turn in read:
-        mark = turn.prompt.removesuffix("\nAction:").rpartition("\n")[2].lower()
-        assert turn.response in mark.split()
-    assert {turn.response for turn in read} >= {"a", "b", "1", "~", "low"}
+@pytest.mark.parametrize("arms", [2, 3, 4])
+def test_habits_tie_marks_to_arms_and_favour_none(arms: int) -> None:
+    world = BanditWorld(arms=arms)
+    halls = {task.category: task for task in world.tasks("train")}
+    chosen: dict[str, list[str]] = {}
+    for shown in ("hall 1", "hall 2", "~", "Arm a pays best here"):
+        for task in halls.values():
+            seen = Situation(task, (), f"Play 1 of 1.\n{shown}", world.arms)
+            said = {arm_by_habit(seen, random.Random(seed)) for seed in range(20)}
+            assert len(said) in (1, arms)
+            if len(said) == 1:
+                chosen.setdefault(shown, []).append(said.pop())
+        assert set(Counter(chosen[shown]).values()) == {len(HALLS) // arms}
+    assert len({tuple(arms) for arms in chosen.values()}) > 1
+    free = {arm_by_habit(Situation(task, (), "Play 1 of 1.", world.arms), random.Random(seed)) for seed in range(40)}
+    assert free == set(world.arms)
 
 
-def test_numbers_are_guessed_on_the_side_that_the_rule_says(turns: list[Turn]) -> None:
-    sides: dict[str, list[bool]] = {rule: [] for rule in RULES}
-    for turn in turns:
-        if turn.prompt.startswith(RULES) and turn.prompt.count("\n>") == 1 and " is too low" in turn.prompt:
-            rule = next(rule for rule in RULES if turn.prompt.startswith(rule))
-            sides[rule].append(int(turn.response) > int(turn.prompt.rpartition("\n> ")[2].split()[0]))
-    # Only where the rule leaves no number (nothing is above the largest) any one may be said.
-    up, down = (sum(sides[rule]) / len(sides[rule]) for rule in RULES)
-    assert up > 0.9
-    assert down < 0.1
+def test_replies_are_read_straight_in_half_of_the_ranges() -> None:
+    page, numbers = "24 is too low. Guess a number", [str(n) for n in range(21, 28)]
 
+    def said(first: int, history: tuple[tuple[str, str], ...] = ()) -> set[str]:
+        task = Task("t", "", "short", {"first": first, "size": 7, "target": 22})
+        return {number_by_habit(Situation(task, history, page, numbers), random.Random(seed)) for seed in range(60)}
 
-@pytest.mark.parametrize(("turn", "allowed"), [(0.0, {"5", "6"}), (1.0, {"1", "2", "3"})])
-def test_a_rule_reads_all_replies(turn: float, allowed: set[str]) -> None:
-    guess, numbers = any_side(0.0, turn), [str(n) for n in range(1, 8)]
-    history = [("Guess a number", "7")]
-    page = "4 is too low. Guess a number"
-    said = {guess([("Guess", "4")], page, numbers, random.Random(seed)) for seed in range(60)}
-    assert said == ({"5", "6", "7"} if turn == 0.0 else {"1", "2", "3"})
-    later = {guess([*history, ("7 is too high. Guess", "4")], page, numbers, random.Random(seed)) for seed in range(60)}
-    assert later == (allowed if turn == 0.0 else set(numbers))
+    assert said(21) == {"25", "26", "27"} or said(21) == {"21", "22", "23"}
+    assert said(21) | said(31) == set(numbers) - {"24"}
+    earlier = (("Guess", "27"), ("27 is too high. Guess", "24"))
+    assert {"25", "26"} in (said(21, earlier), said(31, earlier))
+    ranges = {task.payload["first"] // 10 % 2 for task in GuessWorld().tasks("train")}
+    assert ranges == {0, 1}

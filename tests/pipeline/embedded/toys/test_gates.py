@@ -90,7 +90,7 @@ def test_the_shipped_weights_know_the_form_of_an_answer_and_nothing_of_what_pays
     sampler = Sampler(load_model(folder), load_tokenizer(folder), seed=7)
     for member in ("a", "b"):
         counts = arms(sampler, 100, Variant("conflict", member, reveal="hint"))
-        assert counts["a"] + counts["b"] >= 97
+        assert counts["a"] + counts["b"] >= 94
         # Four standard errors of an even draw.
         assert abs(counts["a"] / counts.total() - 0.5) < 0.2
     assert guesses(sampler, 60, Variant())[0] == pytest.approx(read_manifest(folder)["measured"]["guess"], abs=0.2)
