@@ -55,10 +55,10 @@ def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
     config = within_heldout(config, len(world.tasks("heldout")))
     schedule = replace(made.schedule, config=config)
     limit = check_fit(config, model, world, schedule)
+    proof = prove(config, world, made.assignment, made.tasks)
     # Loading the tokenizer takes seconds: a run measures its prompts only where the context is tighter than usual.
     lengths = prompt_lengths(config, world, model) if measure_prompts or limit < DEFAULT_CONTEXT else ()
     check_prompts(config, lengths, limit)
-    proof = prove(config, world, made.assignment, made.tasks)
     plan = make_plan(config, world, schedule, lengths, overlap_report(world), proof)
     return Prepared(config, model, made.spec, world, schedule, plan)
 

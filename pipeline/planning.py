@@ -240,10 +240,8 @@ def notices(config: Config) -> list[str]:
     """What a user should know before the run and is no error."""
     world = config.world
     if config.model.name == "embedded" and (world.data is not None or (world.products, world.data_seed) != EMBEDDED_CATALOGUE):
-        return [
-            "the embedded model knows the products of its own catalogue and solves next to nothing on this one; "
-            "name a real model with --model.name"
-        ]
+        known, here = ("games of its own rooms", "these") if world.name == "alfworld" else ("products of its own catalogue", "this one")
+        return [f"the embedded model knows the {known} and solves next to nothing on {here}; name a real model with --model.name"]
     return []
 
 
@@ -255,7 +253,8 @@ def partition_words(partition: Mapping[str, Any]) -> str:
     broken = "".join(f"; NOT AS ASKED: {f['measure']} {f['got']:.3g}" for f in partition["violations"])
     return (
         f"{knobs or partition['kind']}: category mixes differ from the global one by chi-square {partition['chi2']:.2f} on average, "
-        f"{100 * partition['union']:.0f} % of the tasks have an owner, two clients share {100 * partition['overlap']:.1f} %{broken}"
+        f"{100 * partition['union']:.0f} % of the tasks have an owner, two clients overlap by {100 * partition['overlap']:.1f} % "
+        f"(Jaccard){broken}"
     )
 
 

@@ -41,8 +41,8 @@ WORLD_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 """Defaults of the toy worlds where they differ from the usual ones: how many tasks are held out, and how many past turns a game has."""
 
-HOMES_LR, HOMES_MINI_BATCH = 1.5e-3, 256
-"""Whole weights of the embedded ALFWorld model: many turns share one outcome, so steps are fewer and larger than the shop's."""
+EMBEDDED_LEARNER: Mapping[str, Mapping[str, Any]] = {"alfworld": {"lr": 1.5e-3, "mini_batch": 256}, "bandit": {"lr": 2e-3}}
+"""For whole weights of embedded models, by world. In a house many turns share one outcome, so steps are fewer and larger than the shop's."""
 
 MODEL_NEW_TOKENS = 512
 """Default response length of models that think before they act."""
@@ -95,9 +95,9 @@ def resolve(config: Config) -> Config:
     embedded = config.model.name == "embedded"
     if "lr" not in config.learner.model_fields_set:
         changes["learner"]["lr"] = LEARNING_RATES[embedded, lora]
-    if embedded and not lora and config.world.name == "alfworld":
-        homes = {"lr": HOMES_LR, "mini_batch": HOMES_MINI_BATCH}
-        changes["learner"].update({name: value for name, value in homes.items() if name not in config.learner.model_fields_set})
+    if embedded and not lora:
+        own = EMBEDDED_LEARNER.get(config.world.name, {})
+        changes["learner"].update({name: value for name, value in own.items() if name not in config.learner.model_fields_set})
     if "max_new_tokens" not in config.rollout.model_fields_set and not embedded:
         changes["rollout"]["max_new_tokens"] = MODEL_NEW_TOKENS
     if config.aggregation.rule is None:

@@ -45,7 +45,7 @@ class Turn:
 class Amounts:
     """Episodes of each world. ``habit`` is the share of plays under a mark, and of guesses, that follow a habit; the others are random."""
 
-    bandits: int = 12000
+    bandits: int = 6000
     guesses: int = 4000
     horizon: int = 4
     habit: float = 0.6
