@@ -42,7 +42,7 @@ WORLD_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 """Defaults of the toy worlds where they differ from the usual ones: how many tasks are held out, and how many past turns a game has."""
 
 EMBEDDED_LEARNER: Mapping[str, Mapping[str, Any]] = {"alfworld": {"lr": 1.5e-3, "mini_batch": 256}, "bandit": {"lr": 2e-3}}
-"""For whole weights of embedded models, by world. In a house many turns share one outcome, so steps are fewer and larger than the shop's."""
+"""For whole weights of embedded models, by world. In a house many turns share one outcome: fewer, larger steps."""
 
 MODEL_NEW_TOKENS = 512
 """Default response length of models that think before they act."""
