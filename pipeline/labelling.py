@@ -21,7 +21,7 @@ from pipeline.config import Config, PartitionConfig
 from pipeline.episodes import Episode, EpisodeSpec, Sampling
 from pipeline.errors import ConfigError, DataError, EngineError
 from pipeline.schedule import episode_seed
-from pipeline.services import Handle, Rollouts, within
+from pipeline.services import Handle, Parts, Rollouts, within
 
 LABELLER = "label"
 """The ``client`` of the episodes."""
@@ -150,10 +150,8 @@ def label_command(args: argparse.Namespace, episodes: int) -> int:
 
 
 def _with_model(args: argparse.Namespace, episodes: int, progress: Progress) -> tuple[Config, str, str, list[Tried]]:
-    from actors.placement import connect
     from pipeline.checkpoint import Checkpoint
-    from pipeline.cluster import Cluster
-    from pipeline.job import prepare
+    from pipeline.job import prepare, running
     from pipeline.partition_command import chosen_config
     from pipeline.preflight import check_cluster, check_world
     from pipeline.standalone import evaluation_config, find_checkpoint
@@ -177,19 +175,15 @@ def _with_model(args: argparse.Namespace, episodes: int, progress: Progress) -> 
     tasks, turns = prepared.world.tasks("train"), args.within or prepared.world.max_steps
     sampling = Sampling(args.temperature, 1.0, prepared.config.rollout.max_new_tokens)
 
-    async def work(cluster: Cluster) -> list[Tried]:
+    async def work(cluster: Parts) -> list[Tried]:
         start = await cluster.initial() if found is None else cluster.restore(found)
         loading = cluster.rollouts.publish(start.name, start.state)
         await within(prepared.config.resources.start_timeout_s, loading, "the rollout engine to load", EngineError)
         seed = prepared.config.run.seed
         return await try_model(cluster.rollouts, cluster.fetch, start.name, tasks, episodes, turns, sampling, seed, args.variant, progress)
 
-    with connect(prepared.config):
-        cluster = Cluster(prepared, run)
-        try:
-            tried = asyncio.run(work(cluster))
-        finally:
-            cluster.close()
+    with running(prepared, run) as parts:
+        tried = asyncio.run(work(parts))
     agent = prepared.config.model.name if found is None else f"{run.name}, {found.state.version}"
     return prepared.config, agent, prepared.config.world.name, tried
 

@@ -59,6 +59,8 @@ def check_cluster(config: Config) -> None:
 
     ``ConfigError`` for an address that is none. Takes at most ``CONNECT_TIMEOUT_S`` seconds.
     """
+    if config.resources.layout == "process":
+        return
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return

@@ -118,6 +118,40 @@ class AggregatorService(Protocol):
         """Close the round: the new version, and a handle to the mean optimizer moments (of None, unless clients sent theirs)."""
 
 
+class Parts(Protocol):
+    """All parts of a run in progress: the services, and what starts and ends them. ``pipeline.cluster`` puts them on Ray actors,
+    ``pipeline.inside`` into this process."""
+
+    rollouts: Any
+    learners: Any
+    aggregator: Any
+    tracker: Any
+
+    async def ready(self) -> None:
+        """Wait until engines and learners have loaded."""
+
+    async def initial(self) -> Published:
+        """The shared agent before the first round."""
+
+    def restore(self, checkpoint: Any) -> Published:
+        """The shared agent of a checkpoint."""
+
+    def put(self, value: Any) -> Handle:
+        """A handle to a value."""
+
+    async def fetch(self, handle: Handle) -> Any:
+        """The value behind a handle."""
+
+    async def self_test_start(self, state: Handle) -> float:
+        """Compare engine and learner before the first rollout. Raises ``SelfTestError``; the largest gap otherwise."""
+
+    async def self_test_after(self, state: Handle) -> None:
+        """Compare them after the first update."""
+
+    def close(self) -> None:
+        """End everything that the run started."""
+
+
 async def within(seconds: float, work: Awaitable[T], who: str, error: type[FedAgentError]) -> T:
     """``work``'s result, or ``error`` naming who was waited for and how long. Work that is cut short has ``CLEANUP_S`` to clean up."""
     task = asyncio.ensure_future(work)

@@ -19,6 +19,7 @@ from pipeline.episodes import Sampling
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.evaluation import Measurement, evaluate
 from pipeline.preflight import check_cluster, check_world
+from pipeline.services import Parts
 
 
 def find_checkpoint(path: Path) -> tuple[Path, Checkpoint]:
@@ -76,28 +77,19 @@ def evaluate_checkpoint(
     check_world(config)
     check_cluster(config)
 
-    from actors.placement import connect
-    from pipeline.cluster import Cluster
-    from pipeline.job import prepare
+    from pipeline.job import prepare, running
 
     prepared = prepare(config)
     worlds = [_variant(prepared.world, text) for text in variants] or [DEFAULT]
-    with connect(prepared.config):
-        cluster = Cluster(prepared, run)
-        try:
-            measured = asyncio.run(_measure(cluster, found, prepared.config, prepared.world.tasks("heldout"), temperatures, worlds))
-        finally:
-            cluster.close()
+    with running(prepared, run) as parts:
+        measured = asyncio.run(_measure(parts, found, prepared.config, prepared.world.tasks("heldout"), temperatures, worlds))
     show(measured, as_json)
     return 0
 
 
 async def _measure(
-    cluster: object, found: Checkpoint, config: Config, heldout: Sequence[Task], temperatures: Sequence[float], worlds: Sequence[str]
+    cluster: Parts, found: Checkpoint, config: Config, heldout: Sequence[Task], temperatures: Sequence[float], worlds: Sequence[str]
 ) -> list[Measurement]:
-    from pipeline.cluster import Cluster
-
-    assert isinstance(cluster, Cluster)
     await cluster.ready()
     start = cluster.restore(found)
     await cluster.rollouts.publish(start.name, start.state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from pipeline.config.base import Section
@@ -10,6 +12,9 @@ from pipeline.config.base import Section
 class ResourcesConfig(Section):
     """Resources per actor. Fractions are scheduling shares, not limits."""
 
+    layout: Literal["actors", "process"] = Field(
+        "actors", description="Ray actors, or everything in one process without Ray: for small models, where starting actors costs more."
+    )
     address: str | None = Field(None, description="Ray cluster to join. Default: RAY_ADDRESS, else a local cluster that ends with the run.")
     cpus: int | None = Field(None, ge=1, le=4096, description="CPUs of a local cluster. Default: all.")
     object_store_gb: float = Field(1.0, ge=0.1, le=4096, description="Object store of a local cluster, in GiB.")

@@ -274,4 +274,31 @@ def _variant(config: Config) -> Iterator[Problem]:
         yield from _unused(config, f"with {section}.family = default", "evaluation.worlds", "evaluation.world_tasks")
 
 
-RULES: tuple[Rule, ...] = (_clients, _tasks, _partition, _variant, _adapter, _algorithm, _learner, _world, _evaluation, _rollout, _places)
+def _layout(config: Config) -> Iterator[Problem]:
+    if config.resources.layout != "process":
+        return
+    for path in ("rollout.engines", "learner.groups", "learner.workers"):
+        if (value := value_of(config, path)) != 1:
+            yield Problem(path, value, "one process holds one engine and one learner; allowed: 1 with resources.layout = process")
+    for path in ("resources.engine_gpus", "resources.learner_gpus"):
+        if value_of(config, path):
+            yield Problem(path, value_of(config, path), "runs on the CPU with resources.layout = process; allowed: 0")
+    idle = ("address", "cpus", "object_store_gb", "engine_cpus", "learner_cpus", "env_cpus", "placement_timeout_s")
+    names = (*(f"resources.{name}" for name in idle), "rollout.env_workers", "rollout.env_deadline_s")
+    yield from _unused(config, "with resources.layout = process", *names)
+
+
+RULES: tuple[Rule, ...] = (
+    _clients,
+    _tasks,
+    _partition,
+    _variant,
+    _adapter,
+    _algorithm,
+    _learner,
+    _world,
+    _evaluation,
+    _rollout,
+    _places,
+    _layout,
+)

@@ -176,14 +176,12 @@ def policy_visits(checkpoint: Path, federation: Federation, settings: Settings) 
     """Let a checkpoint's policy act once on every matched task in every world, on Ray. Raises ``FedAgentError``."""
     import asyncio
 
-    from actors.placement import connect
-    from pipeline.cluster import Cluster
     from pipeline.config.load import load_resolved
     from pipeline.diagnose.setup import find_homes, matched_tasks, sample_homes
     from pipeline.episodes import Sampling
     from pipeline.evaluation import heldout_specs
-    from pipeline.job import prepare
-    from pipeline.services import EpisodeLogTarget
+    from pipeline.job import prepare, running
+    from pipeline.services import EpisodeLogTarget, Parts
     from pipeline.standalone import find_checkpoint
 
     run, found = find_checkpoint(checkpoint)
@@ -192,7 +190,7 @@ def policy_visits(checkpoint: Path, federation: Federation, settings: Settings) 
     homes = sample_homes(find_homes(federation.world, federation.clients), settings.worlds, settings.seed)
     tasks = matched_tasks(homes, federation.clients, settings.tasks, settings.seed)
 
-    async def act(cluster: Cluster, path: Path) -> None:
+    async def act(cluster: Parts, path: Path) -> None:
         await cluster.ready()
         start = cluster.restore(found)
         await cluster.rollouts.publish(start.name, start.state)
@@ -201,13 +199,9 @@ def policy_visits(checkpoint: Path, federation: Federation, settings: Settings) 
             specs = heldout_specs(tasks, config.run.seed, federation.names[home.clients[0]])
             await cluster.rollouts.run(specs, start.name, sampling, EpisodeLogTarget(path, 0, 0, len(specs)))
 
-    with tempfile.TemporaryDirectory() as folder, connect(prepared.config):
+    with tempfile.TemporaryDirectory() as folder, running(prepared, run) as parts:
         path = Path(folder) / "policy.jsonl"
-        cluster = Cluster(prepared, run)
-        try:
-            asyncio.run(act(cluster, path))
-        finally:
-            cluster.close()
+        asyncio.run(act(parts, path))
         return saved_visits(path, federation)
 
 
