@@ -180,9 +180,10 @@ class Inside:
             tracking = config.tracking
             writer = MlflowWriter(run_dir.resolve(), config.run.name, tracking.experiment, tracking.uri, clients=tracking.clients)
             self.tracker = GuardedTracker(writer)
+        # The learner first: the engine uses its process group, and leaves it when it closes.
+        self.learners = InsideLearners(self._own.learner(learner_settings(config, prepared.model)))
         spec = replace(rollout_spec(prepared), env_workers=0)
         self.rollouts = InsideRollouts(RolloutActor(spec, engine=lambda: self._own.engine(spec)), config.federation.client_deadline_s)
-        self.learners = InsideLearners(self._own.learner(learner_settings(config, prepared.model)))
         self.aggregator = InsideAggregator(AggregatorActor(config.aggregation.rule, config.aggregation.weighting, config.model.lora.alpha))
         self._probe = make_probe(prepared.world, make_prompter(config, prepared.model))
 

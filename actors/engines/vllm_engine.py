@@ -80,6 +80,10 @@ class VllmEngine:
             self.grouped = install()
         else:
             self.grouped = False
+        import torch.distributed
+
+        # A learner in this process may have a process group of its own, which vLLM then uses and must leave alone.
+        self._shares_group = torch.distributed.is_initialized()
         try:
             self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
         except Exception as error:
@@ -169,11 +173,14 @@ class VllmEngine:
         shutil.rmtree(self._folder, ignore_errors=True)
         engine, self._engine = self._engine, None
         if engine is not None:
-            from vllm.distributed import cleanup_dist_env_and_memory
+            if self._shares_group:
+                _shut_down_beside_a_learner(engine)
+            else:
+                from vllm.distributed import cleanup_dist_env_and_memory
 
-            engine.engine_core.shutdown()
-            del engine
-            cleanup_dist_env_and_memory()
+                engine.engine_core.shutdown()
+                del engine
+                cleanup_dist_env_and_memory()
 
     def _submit(self, request_id: str, prompt_ids: list[int], sampling: Sampling, adapter: str, seed: int) -> None:
         from vllm import SamplingParams
@@ -317,3 +324,22 @@ def _checkpoint(state: State, tied: bool) -> Iterator[tuple[str, Any]]:
                 yield "lm_head.weight", torch.from_numpy(value.copy())
                 return
         raise EngineError("whole weights of a model with tied embeddings lack `embed_tokens.weight`; use adapter `lora` for this model")
+
+
+def _shut_down_beside_a_learner(engine: Any) -> None:
+    """Shut vLLM down without ending torch's process group, as its own clean-up would: a learner of this process uses it."""
+    from vllm.distributed import parallel_state
+    from vllm.v1.engine import core
+
+    def leave_group(*_: object) -> None:
+        parallel_state.destroy_model_parallel()
+        if parallel_state._WORLD:
+            parallel_state._WORLD.destroy()
+        parallel_state._WORLD = parallel_state._NODE_COUNT = None
+
+    whole = core.cleanup_dist_env_and_memory
+    core.cleanup_dist_env_and_memory = leave_group
+    try:
+        engine.engine_core.shutdown()
+    finally:
+        core.cleanup_dist_env_and_memory = whole

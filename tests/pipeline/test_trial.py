@@ -98,3 +98,15 @@ def test_other_layouts_are_refused(tmp_path: Path) -> None:
 def test_one_process_holds_one_of_each(setting: str) -> None:
     with pytest.raises(ConfigError, match=setting.partition("=")[0].replace(".", r"\.")):
         config(f"--{setting}")
+
+
+@pytest.mark.slow
+def test_vllm_engines_of_several_models_follow_each_other(tmp_path: Path) -> None:
+    parts = Kept()
+    try:
+        for number, world in enumerate(("bandit", "webshop", "bandit")):
+            short = ["--rollout.backend=vllm", f"--world.name={world}", "--federation.rounds=1", "--evaluation.every=0"]
+            assert run_trial(config(*short), tmp_path / str(number), kept=parts).status == "finished"
+            assert len(parts.engines) == len(parts.learners) == 1
+    finally:
+        parts.close()
