@@ -7,6 +7,8 @@ actors wrap, so both layouts learn the same. Handles are the values themselves.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ from actors.rollout import RolloutActor, RolloutSpec, SaveEpisodes
 from pipeline.aggregation import version_name
 from pipeline.checkpoint import Checkpoint
 from pipeline.config import Config
+from pipeline.config.critic import servers_average_critics
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EngineError
 from pipeline.models import initial_state
@@ -135,6 +138,11 @@ class InsideLearners:
         """What leaves the client."""
         return difference(before, after)
 
+    async def distributions(self, state: Handle, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Handle:
+        """A policy at given responses."""
+        async with self._one:
+            return await asyncio.to_thread(self.worker.distributions, state, prompts, responses)
+
     async def score(self, state: Handle, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> list[list[float]]:
         """The learner's log-probabilities of given responses."""
         async with self._one:
@@ -147,13 +155,13 @@ class InsideAggregator:
     def __init__(self, aggregator: AggregatorActor) -> None:
         self._aggregator = aggregator
 
-    async def begin(self, version: Published, clients: Sequence[str]) -> None:
+    async def begin(self, version: Published, clients: Sequence[str], policy: Handle | None = None) -> None:
         """Open a round."""
-        self._aggregator.begin(version.name, version.round, clients, version.state)
+        self._aggregator.begin(version.name, version.round, clients, version.state, policy)
 
-    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
+    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None, policy: Handle | None = None) -> None:
         """Fold a client in."""
-        await asyncio.to_thread(self._aggregator.add, meta, delta, moments)
+        await asyncio.to_thread(self._aggregator.add, meta, delta, moments, policy)
 
     async def skip(self, client: str) -> None:
         """A client will not report."""
@@ -184,7 +192,8 @@ class Inside:
         self.learners = InsideLearners(self._own.learner(learner_settings(config, prepared.model)))
         spec = replace(rollout_spec(prepared), env_workers=0)
         self.rollouts = InsideRollouts(RolloutActor(spec, engine=lambda: self._own.engine(spec)), config.federation.client_deadline_s)
-        self.aggregator = InsideAggregator(AggregatorActor(config.aggregation.rule, config.aggregation.weighting, config.model.lora.alpha))
+        rule = config.aggregation
+        self.aggregator = InsideAggregator(AggregatorActor(config.aggregation.rule, rule.weighting, config.model.lora.alpha, rule.options))
         self._probe = make_probe(prepared.world, make_prompter(config, prepared.model))
 
     async def ready(self) -> None:
@@ -193,7 +202,9 @@ class Inside:
 
     async def initial(self) -> Published:
         """The shared agent before the first round."""
-        state = await asyncio.to_thread(initial_state, self._prepared.model.path, self._config.model, self._config.run.seed)
+        config = self._config
+        critic = servers_average_critics(config.algorithm, config.critic)
+        state = await asyncio.to_thread(initial_state, self._prepared.model.path, config.model, config.run.seed, critic=critic)
         return Published(version_name(0, state), 0, state)
 
     def restore(self, checkpoint: Checkpoint) -> Published:
@@ -232,3 +243,6 @@ class Inside:
         asyncio.run(self.rollouts.actor.close())
         if self._kept is None:
             self._own.close()
+        # Every run has threads of its own, whose heaps glibc would keep: 100 MB a run.
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -112,7 +112,8 @@ def _shops(plan: Plan, scratch: Path, say: Progress) -> tuple[World, list[Shop]]
 
 
 def _demonstrations(shops: Sequence[Shop], plan: Plan, say: Progress) -> list[Turn]:
-    total = plan.amounts.episodes + plan.amounts.results + plan.amounts.leaving
+    amounts = plan.amounts
+    total = amounts.episodes + amounts.results + amounts.leaving + amounts.buying
     done = 0
 
     def count(new: int) -> None:

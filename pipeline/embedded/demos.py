@@ -1,8 +1,10 @@
 """Demonstrated turns for the warm start, recorded on the real WebShop engine with generated catalogues.
 
 Owns which situations are shown and how often. Three kinds: whole episodes of a clumsy shopper, extra results pages with the clean choice
-(the first row that fits; rows in page, inverted or random order, a quarter of them where the price decides), and extra turns of leaving a
-product that does not fit and picking another. Knows nothing of tokens.
+(the first row that fits; rows in page, inverted or random order, a quarter of them where the price decides), extra turns of leaving a
+product that does not fit and picking another, and extra turns of buying with the control that a shop names. Some episodes are in shops
+that say in words which control buys; some carry a name or sign that tells nothing, so that a model is not thrown by a mark that it never
+saw. Knows nothing of tokens.
 
 Demonstrations never use held-out tasks of the embedded catalogue. Most come from sister catalogues (same words, other products and prices).
 Measured: with five sisters the model picks rows by knowing the products: 80 % right on shuffled pages of the embedded catalogue (59 % by
@@ -18,6 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs.base import Task, World
+from envs.reveal import CUES
+from envs.variants import DEFAULT
 from envs.webshop import generate, lexicon
 from pipeline.embedded import shopper
 from pipeline.embedded.shopper import Skill
@@ -30,16 +34,19 @@ class Amounts:
 
     episodes: int = 70_000
     results: int = 70_000
-    leaving: int = 8_000
+    leaving: int = 14_000
+    buying: int = 24_000
     price_share: float = 0.25
     lookalike_share: float = 0.15
     inverted_share: float = 0.40
     sister_share: float = 0.85
+    told_share: float = 0.25
+    marked_share: float = 0.10
     max_steps: int = 8
 
     def scaled(self, factor: float) -> Amounts:
         """The same mixture, ``factor`` times as many turns."""
-        return replace(self, **{kind: max(1, round(getattr(self, kind) * factor)) for kind in ("episodes", "results", "leaving")})
+        return replace(self, **{kind: max(1, round(getattr(self, kind) * factor)) for kind in ("episodes", "results", "leaving", "buying")})
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,10 @@ def record(shops: Sequence[Shop], amounts: Amounts, skill: Skill, seed: int, pro
     def episode() -> list[Turn]:
         shop = rng.choice(fakes if rng.random() < amounts.lookalike_share else [plain()])
         order: Order = "inverted" if rng.random() < amounts.inverted_share else "page"
-        return list(_episode(shop, rng.choice(shop.tasks), order, skill, amounts.max_steps, rng))
+        luck = rng.random()
+        variant = _told(rng) if luck < amounts.told_share else DEFAULT
+        mark = _mark(rng) if amounts.told_share <= luck < amounts.told_share + amounts.marked_share else ""
+        return list(_episode(Visit(shop.world, rng.choice(shop.tasks), order, rng, variant, mark), skill, amounts.max_steps, rng))
 
     def results(price_decides: bool) -> list[Turn]:
         shop = plain()
@@ -111,16 +121,47 @@ def record(shops: Sequence[Shop], amounts: Amounts, skill: Skill, seed: int, pro
         order: Order = "inverted" if rng.random() < amounts.inverted_share else "page"
         return _leaving_turns(shop, rng.choice(shop.tasks), order, rng)
 
+    def buying() -> list[Turn]:
+        return _buying_turn(plain(), rng)
+
     with_price = round(amounts.results * amounts.price_share)
     collect(amounts.episodes, episode)
     collect(amounts.results - with_price, lambda: results(False))
     collect(with_price, lambda: results(True))
     collect(amounts.leaving, leaving)
+    collect(amounts.buying, buying)
     return turns
 
 
-def _episode(shop: Shop, task: Task, order: Order, skill: Skill, max_steps: int, rng: random.Random) -> Iterator[Turn]:
-    visit = Visit(shop.world, task, order, rng)
+def _told(rng: random.Random) -> str:
+    """A shop that says which control buys."""
+    return f"checkout:{rng.choice(shopper.CONTROLS).replace(' ', '_')}+hint"
+
+
+def _mark(rng: random.Random) -> str:
+    """A name or signs that say nothing."""
+    if rng.random() < 0.5:
+        return f"shop {rng.choice('bdfgklmnprstvz')}{rng.randint(1, 999)}"
+    return "".join(rng.choice(CUES) for _ in range(rng.randint(1, 2)))
+
+
+def _buying_turn(shop: Shop, rng: random.Random) -> list[Turn]:
+    """The clean way through a product's page in a shop that says which control buys, or nothing where the first row does not do."""
+    visit = Visit(shop.world, rng.choice(shop.tasks), "page", rng, _told(rng))
+    turns: list[Turn] = []
+    for _ in range(8):
+        decision, action = shopper.right_action(visit.wish, visit.page, visit.history)
+        if decision == "back":
+            return []
+        if decision in ("option", "buy"):
+            turns.append(visit.turn(action))
+        if decision == "buy":
+            return turns
+        visit.step(action)
+    return []
+
+
+def _episode(visit: Visit, skill: Skill, max_steps: int, rng: random.Random) -> Iterator[Turn]:
     for _ in range(max_steps):
         action = shopper.clumsy_action(visit.wish, visit.page, visit.history, skill, rng)
         yield visit.turn(action)

@@ -6,6 +6,7 @@ Owns the measurements and their limits. A model that misses one cannot learn (or
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,11 +16,13 @@ import torch
 
 from envs import prompts
 from envs.base import Task, World
+from envs.variants import DEFAULT
 from pipeline.embedded import shopper
 from pipeline.embedded.visit import SPEC, Order, Visit
 from pipeline.errors import DataError
 
 MAX_NEW_TOKENS = 12
+TOLD = tuple(f"checkout:{control}+hint" for control in ("description", "features", "reviews"))
 
 
 class GateError(DataError):
@@ -31,14 +34,16 @@ class Gates:
     """Accepted ranges, as shares. ``success`` is sampled at temperature 1; the others are greedy decisions on the right path.
 
     On the embedded shop's pages the first row fits in 88 % of the tasks, so ``row`` can be had without reading; ``row_shuffled`` cannot.
+    ``told`` is buying in shops that say in words which control buys, another one than usual.
     """
 
     success: tuple[float, float] = (0.10, 0.30)
     search: float = 0.95
     row: float = 0.87
     row_shuffled: float = 0.75
-    option: float = 0.85
+    option: float = 0.70
     buy: float = 0.95
+    told: float = 0.85
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Measured:
     row_shuffled: float
     option: float
     buy: float
+    told: float
     tasks: int
 
     def as_dict(self) -> dict[str, float]:
@@ -65,6 +71,7 @@ _DECISIONS = {
     "row_shuffled": "row decisions on shuffled pages",
     "option": "option decisions",
     "buy": "buy decisions",
+    "told": "buy decisions in shops that name the control",
 }
 
 
@@ -166,12 +173,16 @@ def success_rate(policy: Policy, world: World, tasks: Sequence[Task], temperatur
     return won / len(tasks)
 
 
-def decisions(policy: Policy, world: World, tasks: Sequence[Task], order: Order = "page", max_steps: int = 8) -> dict[str, float]:
+def decisions(
+    policy: Policy, world: World, tasks: Sequence[Task], order: Order = "page", max_steps: int = 8, variants: Sequence[str] = (DEFAULT,)
+) -> dict[str, float]:
     """Share of right greedy decisions by kind along the right path: after each answer the right action is taken instead.
 
-    A row counts as right when it fits, whichever of the fitting rows it is.
+    ``variants`` are dealt to the tasks in turn. A row counts as right when it fits, whichever of the fitting rows it is.
     """
-    visits = [Visit(world, task, order, random.Random(task.id)) for task in tasks]
+    visits = [
+        Visit(world, task, order, random.Random(task.id), variant) for task, variant in zip(tasks, itertools.cycle(variants), strict=False)
+    ]
     right: dict[str, list[bool]] = {kind: [] for kind in ("search", "row", "option", "buy", "back")}
     for _ in range(max_steps):
         answers = policy([visit.turn("").prompt for visit in visits], 0.0)
@@ -202,5 +213,6 @@ def measure(policy: Policy, world: World, tasks: Sequence[Task]) -> Measured:
         row_shuffled=decisions(policy, world, tasks, "shuffled")["row"],
         option=shares["option"],
         buy=shares["buy"],
+        told=decisions(policy, world, tasks, variants=TOLD)["buy"],
         tasks=len(tasks),
     )

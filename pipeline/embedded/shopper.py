@@ -26,6 +26,9 @@ _ATTRIBUTES = tuple(a.lower() for a in lexicon.ATTRIBUTES)
 _NOUNS = tuple(noun.lower() for category in lexicon.CATEGORIES for noun in category.nouns[: lexicon.FIRST_NOUNS])
 _VALUES = {"color": tuple(c.lower() for c in lexicon.COLOURS), "size": tuple(s.lower() for s in lexicon.SIZES)}
 _BACK, _PREV, _NEXT, _BUY = "click[back to search]", "click[< prev]", "click[next >]", "click[buy now]"
+_HINT = "Buy with: "
+CONTROLS = ("buy now", "description", "features", "reviews")
+"""What completes a purchase: the first, unless a shop says otherwise in words."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,14 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Page:
-    """A page, read. ``rows`` on results pages; ``title``, ``price`` and ``texts`` on item pages."""
+    """A page, read. ``rows`` on results pages; ``title``, ``price``, ``texts`` and what completes the purchase (``buys``) on item pages."""
 
     kind: Literal["search", "results", "item", "sub", "done"]
     rows: tuple[ResultRow, ...] = ()
     title: str = ""
     price: float = 0.0
     texts: tuple[str, ...] = ()
+    buys: str = CONTROLS[0]
 
 
 def read_task(instruction: str) -> Wish:
@@ -78,7 +82,8 @@ def read_page(observation: str) -> Page:
     parts = observation.split(SEPARATOR)
     if "Buy Now" in parts:
         at = next(i for i, part in enumerate(parts) if part.startswith("Price: "))
-        return Page("item", title=parts[at - 1].lower(), price=_dollars(parts[at]), texts=tuple(parts))
+        buys = parts[0].removeprefix(_HINT) if parts[0].startswith(_HINT) else CONTROLS[0]
+        return Page("item", title=parts[at - 1].lower(), price=_dollars(parts[at]), texts=tuple(parts), buys=buys)
     if "Next >" in parts:
         cells = parts[parts.index("Next >") + 1 :]
         if len(cells) % 3:
@@ -129,7 +134,7 @@ def right_action(wish: Wish, page: Page, history: History) -> tuple[Decision, st
         for name, value in wish.options:
             if done.get(name) != value:
                 return "option", f"click[{value}]"
-        return "buy", _BUY
+        return "buy", f"click[{page.buys}]"
     return "back", _PREV if page.kind == "sub" else _BACK
 
 
@@ -141,7 +146,7 @@ class Skill:
     row: float = 0.92
     option: float = 0.66
     skip: float = 0.14
-    buy: float = 0.75
+    buy: float = 0.66
     back: float = 0.90
 
 
@@ -173,11 +178,11 @@ def _careless_item_action(wish: Wish, page: Page, history: History, skill: Skill
         if luck < skill.option and value in page.texts:
             return f"click[{value}]"
         if luck < skill.option + skill.skip or not others:
-            return _BUY
+            return f"click[{page.buys}]"
         return f"click[{rng.choice(others)}]"
     if rng.random() < skill.buy:
-        return _BUY
-    return f"click[{rng.choice(['description', 'features', 'reviews', '< prev'])}]"
+        return f"click[{page.buys}]"
+    return f"click[{rng.choice([*(control for control in CONTROLS if control != page.buys), '< prev'])}]"
 
 
 def _poor_query(wish: Wish, rng: random.Random) -> str:

@@ -39,6 +39,7 @@ PHRASES: tuple[str, ...] = (
     "features",
     "reviews",
     "buy now",
+    "buy with: ",
     "invalid",
     "none",
 )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from envs import prompts
 from envs.base import Task, World
 from envs.prompts import PromptSpec
+from envs.variants import DEFAULT
 from pipeline.embedded import shopper
 from pipeline.embedded.shopper import Wish
 
@@ -32,10 +33,11 @@ class Turn:
 class Visit:
     """One episode under way: the environment, what the shopper sees, and what a prompt of it would say."""
 
-    def __init__(self, world: World, task: Task, order: Order, rng: random.Random) -> None:
-        self.task, self._order, self._rng = task, order, rng
+    def __init__(self, world: World, task: Task, order: Order, rng: random.Random, variant: str = DEFAULT, mark: str = "") -> None:
+        """``mark`` stands before every page, as a world that tells its name shows it."""
+        self.task, self._order, self._rng, self._mark = task, order, rng, mark
         self.wish: Wish = shopper.read_task(task.instruction)
-        self._env = world.make()
+        self._env = world.make(variant)
         observation, info = self._env.reset(options={"task": task})
         self.history: list[tuple[str, str]] = []
         self._see(observation, info)
@@ -43,6 +45,8 @@ class Visit:
     def _see(self, observation: str, info: dict[str, Any]) -> None:
         if self._order != "page":
             observation = shopper.rearranged(observation, self._order, self._rng)
+        if self._mark:
+            observation = f"{self._mark}{prompts.SEPARATOR}{observation}"
         self.observation, self.admissible = observation, info["admissible"]
         self.page = shopper.read_page(observation)
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from envs.base import World
-from envs.webshop import WebShop, generate
+from envs.webshop import WebShop, generate, lexicon
 from pipeline.embedded import shopper
 from pipeline.embedded.build import embedded_world
 from pipeline.embedded.demos import Amounts, Shop, lookalike_records, record, write_lookalike
 from pipeline.embedded.shopper import Skill
 
-AMOUNTS = Amounts(episodes=600, results=300, leaving=120)
+OPTIONS = {f"click[{value.lower()}]" for value in (*lexicon.COLOURS, *lexicon.SIZES)}
+AMOUNTS = Amounts(episodes=600, results=300, leaving=120, buying=60)
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +31,20 @@ def shops(shop_world: World, tmp_path_factory: pytest.TempPathFactory) -> list[S
 
 def test_the_amounts_are_exact_and_the_recording_repeats(shops: list[Shop]) -> None:
     turns = record(shops, AMOUNTS, Skill(), seed=1)
-    assert len(turns) == 1020
+    assert len(turns) == 1080
     assert turns == record(shops, AMOUNTS, Skill(), seed=1)
     assert turns != record(shops, AMOUNTS, Skill(), seed=2)
 
 
 def test_scaling_keeps_the_mixture() -> None:
     scaled = AMOUNTS.scaled(0.1)
-    assert (scaled.episodes, scaled.results, scaled.leaving) == (60, 30, 12)
+    assert (scaled.episodes, scaled.results, scaled.leaving, scaled.buying) == (60, 30, 12, 6)
     assert scaled.price_share == AMOUNTS.price_share
 
 
 def test_kinds_come_in_order_with_clean_targets(shops: list[Shop]) -> None:
     turns = record(shops, AMOUNTS, Skill(), seed=1)
-    episodes, results, leaving = turns[:600], turns[600:900], turns[900:]
+    episodes, results, leaving, buying = turns[:600], turns[600:900], turns[900:1020], turns[1020:]
     assert sum("Last: none" in turn.prompt for turn in episodes) > 100
     price_decides = 0
     for turn in results:
@@ -56,6 +57,9 @@ def test_kinds_come_in_order_with_clean_targets(shops: list[Shop]) -> None:
         price_decides += words[0] is not fitting[0]
     assert price_decides >= AMOUNTS.price_share * 300 * 0.99
     assert {turn.response for turn in leaving if "[SEP] Buy Now" in turn.prompt} == {"click[< prev]"}
+    said = [(turn.prompt.split("\nPage: Buy with: ")[1].split(" [SEP] ")[0], turn.response) for turn in buying]
+    assert all(answer in (f"click[{told}]", *OPTIONS) for told, answer in said)
+    assert {answer for _, answer in said} >= {f"click[{control}]" for control in shopper.CONTROLS}
 
 
 def test_heldout_tasks_of_the_embedded_catalogue_are_never_shown(shops: list[Shop]) -> None:

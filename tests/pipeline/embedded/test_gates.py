@@ -11,10 +11,10 @@ import torch
 
 from envs.base import World
 from pipeline.embedded import shopper
-from pipeline.embedded.gates import GateError, Gates, Measured, Sampler, check, decisions, success_rate
+from pipeline.embedded.gates import TOLD, GateError, Gates, Measured, Sampler, check, decisions, success_rate
 from pipeline.embedded.shopper import read_page, read_task
 
-GOOD = Measured(success=0.2, greedy_success=0.8, search=1.0, row=0.9, row_shuffled=0.85, option=0.9, buy=1.0, tasks=300)
+GOOD = Measured(success=0.2, greedy_success=0.8, search=1.0, row=0.9, row_shuffled=0.85, option=0.9, buy=1.0, told=0.95, tasks=300)
 
 
 def right(prompts: Sequence[str], temperature: float) -> list[str]:
@@ -34,6 +34,7 @@ def test_a_right_policy_gets_everything_and_a_wrong_one_nothing(shop_world: Worl
     shares = decisions(right, shop_world, tasks)
     assert {shares[kind] for kind in ("search", "row", "option", "buy")} == {1.0}
     assert decisions(right, shop_world, tasks, "shuffled")["row"] == 1.0
+    assert decisions(right, shop_world, tasks, variants=TOLD)["buy"] == 1.0
 
     def buys(prompts: Sequence[str], temperature: float) -> list[str]:
         return ["click[buy now]"] * len(prompts)
@@ -41,6 +42,7 @@ def test_a_right_policy_gets_everything_and_a_wrong_one_nothing(shop_world: Worl
     assert success_rate(buys, shop_world, tasks, 1.0) == 0.0
     wrong = decisions(buys, shop_world, tasks)
     assert (wrong["search"], wrong["row"], wrong["option"], wrong["buy"]) == (0.0, 0.0, 0.0, 1.0)
+    assert decisions(buys, shop_world, tasks, variants=TOLD)["buy"] == 0.0
 
 
 def test_a_measurement_within_the_gates_passes() -> None:
@@ -55,7 +57,8 @@ def test_a_measurement_within_the_gates_passes() -> None:
         ({"search": 0.5}, r"greedy search decisions are 50.0% right, at least 95% needed"),
         ({"row": 0.86}, r"greedy row decisions are 86.0% right, at least 87% needed"),
         ({"row_shuffled": 0.5}, r"greedy row decisions on shuffled pages are 50.0% right"),
-        ({"option": 0.8}, r"greedy option decisions"),
+        ({"option": 0.6}, r"greedy option decisions"),
+        ({"told": 0.6}, r"greedy buy decisions in shops that name the control are 60.0% right, at least 85% needed"),
         ({"buy": 0.0, "search": 0.0}, r"misses 2 gate\(s\) on 300 held-out tasks"),
         ({"option": float("nan")}, r"greedy option decisions"),
     ],

@@ -16,7 +16,7 @@ from envs.webshop import generate
 from pipeline.embedded import MANIFEST, embedded_path, model_key, read_manifest
 from pipeline.embedded.build import CATALOGUE_SEED, PRODUCTS, WORLD_OPTIONS, Plan, build
 from pipeline.embedded.demos import Amounts
-from pipeline.embedded.gates import GateError, Gates, Measured, Sampler, check, decisions, success_rate
+from pipeline.embedded.gates import TOLD, GateError, Gates, Measured, Sampler, check, decisions, success_rate
 from pipeline.errors import DataError
 
 
@@ -70,6 +70,7 @@ def test_the_weights_decide_as_well_as_the_manifest_says(shipped_model: Any, shi
     for kind in ("search", "row", "option", "buy"):
         assert shares[kind] == pytest.approx(measured[kind], abs=0.08), kind
     assert decisions(sampler, shop_world, tasks[:100], "shuffled")["row"] == pytest.approx(measured["row_shuffled"], abs=0.10)
+    assert decisions(sampler, shop_world, tasks[:100], variants=TOLD)["buy"] == pytest.approx(measured["told"], abs=0.08)
     # 300 tasks: a standard error of 2.5 points at 24 %
     assert success_rate(sampler, shop_world, tasks[:300], 1.0) == pytest.approx(measured["success"], abs=0.08)
 
@@ -80,23 +81,23 @@ def test_asking_for_the_folder_imports_no_torch() -> None:
 
 
 def test_a_build_that_misses_the_gates_fails_and_writes_nothing(tmp_path: Path) -> None:
-    plan = Plan(amounts=Amounts(episodes=300, results=100, leaving=50), sisters=(1001,), lookalikes=(1006,), gate_tasks=20)
+    plan = Plan(amounts=Amounts(episodes=300, results=100, leaving=50, buying=30), sisters=(1001,), lookalikes=(1006,), gate_tasks=20)
     steps = []
     with pytest.raises(GateError, match="greedy row decisions"):
         build(tmp_path / "model", plan=plan, progress=lambda step, done, total: steps.append((step, done, total)))
     assert list(tmp_path.iterdir()) == []
     assert list(dict.fromkeys(step for step, _, _ in steps)) == ["catalogues", "demonstrations", "encoding", "warm start", "gates"]
-    assert ("demonstrations", 450, 450) in steps
+    assert ("demonstrations", 480, 480) in steps
 
 
 def test_a_small_build_is_repeatable_and_loads(tmp_path: Path) -> None:
-    anything = Gates(success=(0.0, 1.0), search=0.0, row=0.0, row_shuffled=0.0, option=0.0, buy=0.0)
-    plan = Plan(amounts=Amounts(episodes=300, results=100, leaving=50), gates=anything, sisters=(1001,), lookalikes=(1006,), gate_tasks=20)
+    anything = Gates(success=(0.0, 1.0), search=0.0, row=0.0, row_shuffled=0.0, option=0.0, buy=0.0, told=0.0)
+    plan = Plan(amounts=Amounts(episodes=300, results=100, leaving=50, buying=30), gates=anything, sisters=(1001,), lookalikes=(1006,), gate_tasks=20)
     for name in ("one", "two"):
         build(tmp_path / name, plan=plan, progress=lambda step, done, total: None)
     one, two = read_manifest(tmp_path / "one"), read_manifest(tmp_path / "two")
     assert one["key"] == two["key"]
-    assert one["turns"] == 450
+    assert one["turns"] == 480
     from pipeline.models import check_model_folder, load_model
 
     check_model_folder(tmp_path / "one", "built")
