@@ -73,6 +73,13 @@ class LearnerActor:
         scores: list[list[float]] = self._worker.score(state, prompts, responses)
         return scores
 
+    def distributions(
+        self, state: State, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
+    ) -> tuple[FloatArray | None, None]:
+        """See ``LearnerWorker.distributions``. Only rank 0 returns something; the second value only says that it is done."""
+        found = self._worker.distributions(state, prompts, responses)
+        return (found if self._rank == 0 else None), None
+
     def difference(self, before: State, after: State) -> tuple[dict[str, FloatArray], None]:
         """See ``actors.learning.difference``. The second value only says that it is done."""
         from actors.learning import difference
@@ -151,8 +158,7 @@ class LearnerGroup:
         parts = [a.update.options(num_returns=3).remote(request, start, episodes, optimizer, anchor) for a in self._actors]
         reports = await self._all([p[2] for p in parts], f"{request}")
         state, moments, _ = parts[0]
-        keep = self._settings.learner.optimizer_state != "reset"
-        return UpdateRefs(state, moments if keep else None, reports[0])
+        return UpdateRefs(state, moments if self._settings.clients_keep else None, reports[0])
 
     async def score(self, state: Any, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probabilities of given responses under ``state`` at temperature 1, to compare with an engine's."""
@@ -160,6 +166,13 @@ class LearnerGroup:
         results = await self._all([a.score.remote(state, prompts, responses) for a in self._actors], "scoring")
         scores: list[list[float]] = results[0]
         return scores
+
+    async def distributions(self, state: Any, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Any:
+        """A reference to the log-probabilities of the whole vocabulary under ``state`` at every token of given responses."""
+        await self._ensure()
+        parts = [a.distributions.options(num_returns=2).remote(state, prompts, responses) for a in self._actors]
+        await self._all([done for _, done in parts], "looking at a policy")
+        return parts[0][0]
 
     async def difference(self, before: Any, after: Any) -> Any:
         """A reference to ``after - before``, worked out by rank 0 so that the values need not travel."""

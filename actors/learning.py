@@ -12,27 +12,33 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from actors.critic import CriticLearner
 from actors.merging import MergedBase
 from actors.policy import Policy
-from actors.zero import ZeroParameters, deepspeed_config
+from actors.stepping import Place, over_rows, take_steps
+from actors.totals import Totals
+from actors.zero import ZeroParameters, start_engine
+from envs.plugins import loaded
 from pipeline.aggregation.lora import split_merged
 from pipeline.algorithms import make_algorithm
 from pipeline.algorithms.base import MicroBatch, Rows
 from pipeline.algorithms.batching import MicroPlan, collate, padding_waste, plan_update
 from pipeline.config.algorithm import AlgorithmConfig
+from pipeline.config.critic import CriticConfig, clients_keep_critics
 from pipeline.config.learner import LearnerConfig
 from pipeline.config.model import ModelConfig
 from pipeline.episodes import Episode, FloatArray, State
 from pipeline.errors import ConfigError, LearnerError
-from pipeline.models import build_model, is_lora, set_state, state_hash, state_parameters
-from pipeline.moments import Moments
+from pipeline.models import build_model, is_lora, set_state, split_critic, state_hash, state_parameters
+from pipeline.moments import Moments, split
+from pipeline.plugins import load as load_plugins
 
 
 @dataclass(frozen=True)
@@ -43,10 +49,18 @@ class LearnerSettings:
     model: ModelConfig
     learner: LearnerConfig
     algorithm: AlgorithmConfig
+    critic: CriticConfig = field(default_factory=CriticConfig)
     prox_mu: float = 0.0
     temperature: float = 1.0
     freeze_a: bool = False
     gpu: bool = False
+    plugins: tuple[str, ...] = field(default_factory=loaded)
+    """Loaded first: those of the process that made the settings, unless they say otherwise."""
+
+    @property
+    def clients_keep(self) -> bool:
+        """Whether an update gives something that the client keeps beside the state: optimizer moments, or its critic."""
+        return self.learner.optimizer_state != "reset" or clients_keep_critics(self.algorithm, self.critic)
 
 
 @dataclass(frozen=True)
@@ -88,27 +102,24 @@ class LearnerWorker:
     def __init__(
         self, settings: LearnerSettings, *, rank: int = 0, world_size: int = 1, clock: Callable[[], float] = time.perf_counter
     ) -> None:
+        load_plugins(settings.plugins)
         check_settings(settings)
         self.settings = settings
         self.rank, self.world_size = rank, world_size
         self._clock = clock
-        self.algorithm = make_algorithm(settings.algorithm)
+        self.algorithm = make_algorithm(settings.algorithm, settings.critic)
         self.device = torch.device("cuda" if settings.gpu else "cpu")
+        self._place = Place(rank, world_size, self.device, settings.learner.micro_batch_tokens)
         torch.set_num_threads(settings.learner.threads)
         deepspeed = _import_deepspeed(settings.gpu, rank, world_size)
         learner = settings.learner
         model = build_model(settings.model_path, settings.model, seed=0, freeze_a=settings.freeze_a)
         self._frozen = self._frozen_copy(model)
         self.policy = Policy(model.to(self.device), settings.model.dtype, gradient_checkpointing=learner.gradient_checkpointing)
-        trained = [p for p in model.parameters() if p.requires_grad]
-        adamw = torch.optim.AdamW(
-            trained, lr=learner.lr, betas=(learner.beta1, learner.beta2), weight_decay=learner.weight_decay, fused=learner.zero_stage < 3
-        )
-        self.engine, *_ = deepspeed.initialize(
-            model=self.policy, optimizer=adamw, config=deepspeed_config(learner, world_size), dist_init_required=False
-        )
+        self.engine = start_engine(deepspeed, self.policy, learner, learner.lr, world_size)
         self.parameters = ZeroParameters(self.engine, state_parameters(self.policy.model), learner.zero_stage)
         self._base = MergedBase(self.policy.model)
+        self.critic = CriticLearner(settings, self.algorithm, deepspeed, self._place) if self.algorithm.needs_critic else None
 
     def update(
         self,
@@ -128,12 +139,17 @@ class LearnerWorker:
             raise LearnerError(f"{request}: FedProx and the KL anchor `round` need the round's start, and none was given")
         rows = self.algorithm.rows(episodes)
         reference = self._reference(rows, anchor) if self.algorithm.needs_reference and len(rows) else None
-        merged = self._load(start)
-        self.parameters.load_moments(optimizer)
+        policy, critic = split_critic(start)
+        merged = self._load(policy)
+        own, others = split(optimizer)
+        self.parameters.load_moments(own)
         if settings.temperature != 1.0 and len(rows):
             # Engines record log-probabilities at temperature 1; the policy that acted is the tempered one.
             rows = replace(rows, logprobs=self._score(rows, settings.temperature))
-        center = self.parameters.tensors(split_merged(anchor)[0], self.device) if settings.prox_mu > 0 and anchor is not None else None
+        if self.critic is not None:
+            self.critic.load(critic, optimizer.kept if optimizer is not None else {}, others)
+            rows = self.algorithm.credit(rows, self.critic.values(rows), reference)
+        center = self._center(anchor) if settings.prox_mu > 0 and anchor is not None else None
         learner = settings.learner
         plans = plan_update(
             rows,
@@ -144,30 +160,32 @@ class LearnerWorker:
             seed=request.seed,
         )
         totals = Totals(self.world_size, self.device)
-        for step, plan in enumerate(plans):
-            mine = plan.workers[self.rank]
-            for at, micro in enumerate(mine):
-                last = at + 1 == len(mine)
-                self.engine.set_gradient_accumulation_boundary(last)
-                batch = collate(rows, micro, reference, self.device)
-                loss = self._loss(batch, plan.tokens, totals, first=step == 0)
-                if last and center is not None:
-                    loss = loss + self._prox(center, totals)
-                if not math.isfinite(loss.item()):
-                    raise LearnerError(
-                        f"{request}: the loss of step {step + 1} of {len(plans)} is {loss.item()}; lower learner.lr or clip more"
-                    )
-                self.engine.backward(loss)
-            norm = self.parameters.step(learner.grad_clip)
-            if not math.isfinite(norm):
-                raise LearnerError(f"{request}: the gradient norm of step {step + 1} of {len(plans)} is {norm}")
-            totals.grad_norm += norm
+
+        def loss(step: int, micro: MicroPlan, last: bool) -> torch.Tensor:
+            value = self._loss(collate(rows, micro, reference, self.device), plans[step].tokens, totals, first=step == 0)
+            return value + self._prox(center, totals) if last and center is not None else value
+
+        # A critic that knows nothing yet would make noise of the first updates.
+        warming = self.critic is not None and request.round <= settings.critic.warmup_rounds
+        taken = take_steps(
+            self.engine,
+            self.parameters,
+            [] if warming else plans,
+            loss,
+            place=self._place,
+            grad_clip=learner.grad_clip,
+            who=f"{request}",
+            setting="learner.lr",
+            enough=totals.moved_enough(settings.algorithm.target_kl),
+        )
         trained = self.parameters.read()
-        keep = learner.optimizer_state != "reset"
-        metrics = totals.metrics(rows, len(plans), self.algorithm.passes)
+        metrics = totals.metrics(rows, taken)
         metrics["padding_waste"] = padding_waste(plans, rows.lengths)
-        metrics["update_norm"] = math.sqrt(sum(float(np.sum(np.square(v - start[k], dtype=np.float64))) for k, v in trained.items()))
-        moments = self.parameters.read_moments() if keep else None
+        metrics["update_norm"] = math.sqrt(sum(float(np.sum(np.square(v - policy[k], dtype=np.float64))) for k, v in trained.items()))
+        moments = self.parameters.read_moments() if learner.optimizer_state != "reset" else None
+        if self.critic is not None:
+            metrics |= self.critic.train(f"{request}", rows, plans)
+            trained, moments = self.critic.take_along(trained, moments)
         metrics["seconds"] = self._clock() - began
         state = {**trained, **merged}
         return UpdateResult(state, moments, UpdateReport(state_hash(state), metrics))
@@ -175,15 +193,21 @@ class LearnerWorker:
     def score(self, state: State, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probabilities of given responses after given prompts under ``state``, at temperature 1 whatever the setting."""
         self._load(state)
-        rows = Rows(
-            tokens=[np.array([*p, *r], np.int64) for p, r in zip(prompts, responses, strict=True)],
-            response_lengths=np.array([len(r) for r in responses], np.int64),
-            logprobs=[np.zeros(len(r), np.float32) for r in responses],
-            advantages=np.zeros(len(responses), np.float32),
-            episodes=np.zeros(len(responses), np.int64),
-            groups=np.zeros(len(responses), np.int64),
-        )
-        return [value.tolist() for value in self._score(rows, temperature=1.0)]
+        return [value.tolist() for value in self._score(given_rows(prompts, responses), temperature=1.0)]
+
+    def distributions(self, state: State, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> FloatArray:
+        """Log-probabilities of the whole vocabulary under ``state`` at every token of given responses [tokens of all, V], float32.
+
+        At the sampling temperature: these are the distributions that the agent draws from.
+        """
+        self._load(state)
+        temperature = self.settings.temperature
+
+        def forward(batch: MicroBatch) -> torch.Tensor:
+            values: torch.Tensor = self.engine(batch.input_ids, batch.positions, batch.targets, temperature, whole=True)[0]
+            return values
+
+        return np.concatenate(over_rows(given_rows(prompts, responses), forward, self._place))
 
     def _loss(self, batch: MicroBatch, denominator: int, totals: Totals, *, first: bool) -> torch.Tensor:
         """This worker's part of the mini-batch's token mean, times the number of workers because DeepSpeed averages over them."""
@@ -207,6 +231,10 @@ class LearnerWorker:
         totals.prox += term.item()
         return term
 
+    def _center(self, anchor: State) -> dict[str, torch.Tensor]:
+        """What FedProx pulls the policy towards."""
+        return self.parameters.tensors(split_merged(split_critic(anchor)[0])[0], self.device)
+
     def _reference(self, rows: Rows, anchor: State | None) -> list[FloatArray]:
         """The KL anchor's log-probabilities of every row, each computed once whatever the number of passes."""
         temperature = self.settings.temperature
@@ -215,47 +243,30 @@ class LearnerWorker:
             return self._score(rows, temperature, frozen=True)
         assert anchor is not None
         if self._frozen is not None:
-            set_state(self._frozen.model, anchor)
+            set_state(self._frozen.model, split_critic(anchor)[0])
             return self._score(rows, temperature, frozen=True)
         self._load(anchor)
         return self._score(rows, temperature)
 
     def _load(self, state: State) -> State:
         """Load a client's parameters, and under them what rule ``merge`` folded into the base; returns the latter as part of a state."""
-        adapter, changes = split_merged(state)
+        adapter, changes = split_merged(split_critic(state)[0])
         self._base.set(changes)
         self.parameters.load(adapter)
-        return {name: value for name, value in state.items() if name not in adapter}
+        return {name: value for name, value in split_critic(state)[0].items() if name not in adapter}
 
     def _score(self, rows: Rows, temperature: float, *, frozen: bool = False) -> list[FloatArray]:
-        """Log-probabilities per row. Rows with equal tokens are computed once, and workers share the work."""
-        first: dict[bytes, int] = {}
-        owner = [
-            first.setdefault(t.tobytes() + n.to_bytes(4), i)
-            for i, (t, n) in enumerate(zip(rows.tokens, rows.response_lengths.tolist(), strict=True))
-        ]
-        unique = np.array(sorted(set(owner)), np.int64)
-        plan = _share(unique, rows, self.world_size, self.settings.learner.micro_batch_tokens)
-        found: dict[int, FloatArray] = {}
+        """Log-probabilities per row."""
         module: Any = self._frozen if frozen and self._frozen is not None else self.engine
-        with torch.no_grad():
-            for micro in plan[self.rank]:
-                batch = collate(rows, micro, device=self.device)
-                values, _ = module(
-                    batch.input_ids,
-                    batch.positions,
-                    batch.targets,
-                    temperature,
-                    with_entropy=False,
-                    adapter=not (frozen and self._frozen is None),
-                )
-                ends = np.cumsum(rows.response_lengths[micro.rows])
-                found.update(zip(micro.rows.tolist(), np.split(values.float().cpu().numpy(), ends[:-1]), strict=True))
-        if self.world_size > 1:
-            parts: list[Any] = [None] * self.world_size
-            torch.distributed.all_gather_object(parts, found)
-            found = {row: value for part in parts for row, value in part.items()}
-        return [found[i] for i in owner]
+        adapter = not (frozen and self._frozen is None)
+
+        def forward(batch: MicroBatch) -> torch.Tensor:
+            values: torch.Tensor = module(
+                batch.input_ids, batch.positions, batch.targets, temperature, with_entropy=False, adapter=adapter
+            )[0]
+            return values
+
+        return over_rows(rows, forward, self._place)
 
     def _frozen_copy(self, trained: Any) -> Policy | None:
         """A second model that holds the KL anchor; LoRA needs none, its anchor is the same model without or with another adapter."""
@@ -271,60 +282,21 @@ class LearnerWorker:
         return Policy(model.to(self.device), self.settings.model.dtype)
 
 
+def given_rows(prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Rows:
+    """Rows of given responses, to look at: nothing was sampled, and nothing is to be learned from them."""
+    return Rows(
+        tokens=[np.array([*p, *r], np.int64) for p, r in zip(prompts, responses, strict=True)],
+        response_lengths=np.array([len(r) for r in responses], np.int64),
+        logprobs=[np.zeros(len(r), np.float32) for r in responses],
+        advantages=np.zeros(len(responses), np.float32),
+        episodes=np.zeros(len(responses), np.int64),
+        groups=np.zeros(len(responses), np.int64),
+    )
+
+
 def difference(before: State, after: State) -> dict[str, FloatArray]:
     """``after - before``, float32: all that leaves a client of its parameters."""
     return {name: value - before[name] for name, value in split_merged(after)[0].items()}
-
-
-class Totals:
-    """Sums and maxima over an update, added up over workers at the end."""
-
-    def __init__(self, world_size: int, device: torch.device) -> None:
-        self._world_size, self._device = world_size, device
-        self._sums: dict[str, torch.Tensor] = {}
-        self._maxima: dict[str, torch.Tensor] = {}
-        self.grad_norm = 0.0
-        self.prox = 0.0
-
-    def add(self, sums: Mapping[str, torch.Tensor], maxima: Mapping[str, torch.Tensor]) -> None:
-        """Take in a micro-batch."""
-        for name, value in sums.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
-        for name, value in maxima.items():
-            self._maxima[name] = torch.maximum(self._maxima[name], value) if name in self._maxima else value
-
-    def metrics(self, rows: Rows, steps: int, passes: int) -> dict[str, float]:
-        """Means per response token (of all passes), maxima, and counts."""
-        sums, maxima = self._reduced(self._sums, max=False), self._reduced(self._maxima, max=True)
-        first_tokens = sums.pop("_first_tokens", 0.0)
-        tokens = rows.n_response_tokens * passes
-        gap = sums.pop("logprob_gap", 0.0)
-        metrics = {name: value / tokens if tokens else 0.0 for name, value in sums.items()}
-        metrics |= maxima
-        metrics["logprob_gap"] = gap / first_tokens if first_tokens else 0.0
-        metrics["grad_norm"] = self.grad_norm / steps if steps else 0.0
-        metrics["prox"] = self.prox / steps if steps else 0.0
-        metrics |= {
-            "rows": float(len(rows)),
-            "tokens": float(rows.n_response_tokens),
-            "tokens_total": float(rows.lengths.sum()),
-            "steps": float(steps),
-        }
-        return metrics | dict(rows.metrics)
-
-    def _reduced(self, values: Mapping[str, torch.Tensor], *, max: bool) -> dict[str, float]:
-        if self._world_size == 1:
-            return {name: float(value) for name, value in values.items()}
-        # A worker whose share was empty has seen no names, so names travel with values.
-        parts: list[Any] = [None] * self._world_size
-        torch.distributed.all_gather_object(parts, {name: float(value) for name, value in values.items()})
-        names = sorted({name for part in parts for name in part})
-        combine: Callable[[list[float]], float] = _largest if max else math.fsum
-        return {name: combine([part[name] for part in parts if name in part]) for name in names}
-
-
-def _largest(values: list[float]) -> float:
-    return max(values)
 
 
 def check_settings(settings: LearnerSettings) -> None:
@@ -334,12 +306,6 @@ def check_settings(settings: LearnerSettings) -> None:
             raise ConfigError("learner.zero_stage 3 cannot be combined with aggregation.prox_mu: use stage 2")
         if settings.model.adapter == "lora":
             raise ConfigError("learner.zero_stage 3 is for model.adapter `full`: an adapter's optimizer is small, use stage 0, 1 or 2")
-
-
-def _share(unique: np.ndarray[Any, np.dtype[np.int64]], rows: Rows, workers: int, budget: int) -> tuple[tuple[MicroPlan, ...], ...]:
-    from pipeline.algorithms.batching import plan_step
-
-    return plan_step(unique, rows.lengths, rows.response_lengths, workers=workers, budget=budget).workers
 
 
 def _import_deepspeed(gpu: bool, rank: int, world_size: int) -> Any:

@@ -11,7 +11,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from pipeline.errors import PlacementError
 
 ROLES = ("aggregator", "tracker", "rollout", "environment", "learner")
 """Actor roles in the order of their bundles."""
+
+DRIVER_CPUS = 0.1
+"""Share of the process that drives a trial's round loop; it mostly waits."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,22 @@ def needs(config: Config) -> tuple[Need, ...]:
     )
 
 
+def bundles(wanted: tuple[Need, ...]) -> list[dict[str, float]]:
+    """One bundle per actor, in the order of the roles."""
+    return [need.bundle() for need in wanted for _ in range(need.count)]
+
+
+def trial_needs(config: Config) -> tuple[Need, ...]:
+    """A trial of a sweep: its driver first, then the actors of its run; one process that holds everything with ``resources.layout = process``.
+
+    Tune reserves the bundles of these as one placement group before the trial starts, and ``Placement`` puts the actors into that same
+    group: a trial never waits for resources that it, or the sweep above it, holds.
+    """
+    if config.resources.layout == "process":
+        return (Need("trial", 1, 1.0),)
+    return (Need("driver", 1, DRIVER_CPUS), *needs(config))
+
+
 def totals(wanted: tuple[Need, ...]) -> dict[str, float]:
     """Summed resources, by name."""
     total: dict[str, float] = {"CPU": 0.0, "GPU": 0.0}
@@ -78,8 +97,8 @@ def check_fit(wanted: tuple[Need, ...], nodes: list[Mapping[str, float]]) -> Non
             "Lower --rollout.engines, --learner.groups, --learner.workers or the --resources.* shares, or add nodes."
         )
     free = [dict(node) for node in nodes]
-    bundles = [(need, need.bundle()) for need in wanted for _ in range(need.count)]
-    for need, bundle in sorted(bundles, key=lambda nb: (-nb[1].get("GPU", 0.0), -nb[1]["CPU"])):
+    each = [(need, need.bundle()) for need in wanted for _ in range(need.count)]
+    for need, bundle in sorted(each, key=lambda nb: (-nb[1].get("GPU", 0.0), -nb[1]["CPU"])):
         for node in free:
             if all(node.get(name, 0.0) + 1e-6 >= amount for name, amount in bundle.items()):
                 for name, amount in bundle.items():
@@ -161,22 +180,45 @@ def worker_environment(config: Config) -> dict[str, str]:
     return {name: value for name, value in wanted.items() if name not in taken}
 
 
+def reserved_group(config: Config) -> Any | None:
+    """The placement group that this process runs in, when it was reserved for a trial of this configuration; else None."""
+    from ray.util.placement_group import get_current_placement_group
+
+    group = get_current_placement_group()
+    if group is None or config.resources.layout == "process":
+        return None
+    return group if same_bundles(group.bundle_specs, bundles(trial_needs(config))) else None
+
+
+def same_bundles(found: Sequence[Mapping[str, float]], wanted: Sequence[Mapping[str, float]]) -> bool:
+    """Whether two lists of bundles ask for the same, in the same order."""
+    plain = [[{name: round(amount, 6) for name, amount in bundle.items() if amount} for bundle in side] for side in (found, wanted)]
+    return plain[0] == plain[1]
+
+
 class Placement:
-    """A placement group with one bundle per actor, and the scheduling options that put an actor into its bundle."""
+    """A placement group with one bundle per actor, and the scheduling options that put an actor into its bundle.
+
+    Inside a trial of a sweep that is the trial's own group, which outlives it; else a new one.
+    """
 
     def __init__(self, config: Config) -> None:
         from ray.util.placement_group import placement_group
 
         wanted = needs(config)
-        nodes = cluster_nodes()
-        check_fit(wanted, nodes)
-        self._first: dict[str, int] = {}
         self._needs = {need.role: need for need in wanted}
-        bundles: list[dict[str, float]] = []
+        self.group = reserved_group(config)
+        self._owned = self.group is None
+        # In a trial's group the first bundle is that of the process that asks.
+        first = 0 if self._owned else 1
+        self._first: dict[str, int] = {}
         for need in wanted:
-            self._first[need.role] = len(bundles)
-            bundles += [need.bundle()] * need.count
-        self.group = placement_group(bundles, strategy="PACK")
+            self._first[need.role] = first
+            first += need.count
+        if not self._owned:
+            return
+        check_fit(wanted, cluster_nodes())
+        self.group = placement_group(bundles(wanted), strategy="PACK")
         timeout = config.resources.placement_timeout_s
         if not self.group.wait(math.ceil(timeout)):
             import ray
@@ -210,7 +252,9 @@ class Placement:
         return PlacementGroupSchedulingStrategy(placement_group=self.group, placement_group_bundle_index=self.bundle(role, index))
 
     def remove(self) -> None:
-        """Give the resources back; actors still in the group end."""
+        """Give the resources back; actors still in the group end. A trial's group is left to who made it."""
+        if not self._owned:
+            return
         from ray.util.placement_group import remove_placement_group
 
         remove_placement_group(self.group)

@@ -24,7 +24,7 @@ from envs.prompts import PromptSpec
 from pipeline.config.model import LoraConfig
 from pipeline.episode_log import append_episodes, episode_record
 from pipeline.episodes import Episode, EpisodeSpec, Sampling, State
-from pipeline.models import load_tokenizer
+from pipeline.models import load_tokenizer, split_critic
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,9 @@ class RolloutActor:
         return self._driver.healthy
 
     async def publish(self, name: str, state: State) -> None:
-        """Make weights available under a name that is never reused."""
-        served = state if self._densifier is None else self._densifier.dense(state)
+        """Make weights available under a name that is never reused. A critic, which generates nothing, is left out."""
+        policy, _ = split_critic(state)
+        served = policy if self._densifier is None else self._densifier.dense(policy)
         await asyncio.wrap_future(self._driver.call(lambda engine: engine.publish(name, served)))
 
     async def drop(self, name: str) -> None:

@@ -37,6 +37,16 @@ def deepspeed_config(learner: LearnerConfig, world_size: int) -> dict[str, Any]:
     }
 
 
+def start_engine(deepspeed: Any, module: torch.nn.Module, learner: LearnerConfig, lr: float, world_size: int) -> Any:
+    """DeepSpeed around what ``module`` trains, with AdamW."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    adamw = torch.optim.AdamW(
+        trained, lr=lr, betas=(learner.beta1, learner.beta2), weight_decay=learner.weight_decay, fused=learner.zero_stage < 3
+    )
+    engine, *_ = deepspeed.initialize(model=module, optimizer=adamw, config=deepspeed_config(learner, world_size), dist_init_required=False)
+    return engine
+
+
 class ZeroParameters:
     """The trained model's state as arrays. ``named`` maps state names to parameters (of which LoRA may freeze some)."""
 

@@ -229,12 +229,13 @@ class BanditWorld(World):
         return [self.arms[max(range(len(values)), key=values.__getitem__)]] * self.horizon
 
     def probe(self, variant: str | Variant = DEFAULT) -> Probe:
-        """Replies of every arm at fixed seeds on the first machine."""
+        """Replies of every arm at fixed seeds on the first machine, with what it paid where replies do not say."""
         env, task, replies = self.make(variant), self._tasks["heldout"][0], []
         for arm in self.arms:
             for seed in range(PROBE_SEEDS):
                 replies.append(env.reset(seed=seed, options={"task": task})[0])
-                replies.append(env.step(arm)[0])
+                reply, reward, *_ = env.step(arm)
+                replies.append(f"{reply} [{reward:g}]" if self.silent else reply)
         return Probe(replies=tuple(replies))
 
 

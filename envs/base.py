@@ -5,21 +5,24 @@ Owns the vocabulary. Knows nothing of models, tokens, Ray or training.
 
 from __future__ import annotations
 
-import difflib
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import gymnasium
 
+from envs import plugins
+from envs.registry import Registry, RegistryError, require_subclass
 from envs.variants import DEFAULT, Family, Probe, Variant, checked
 
 Split = Literal["train", "heldout"]
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 """Every world offers these two; they are disjoint by task id."""
+
+PROBED_TASKS = 12
+"""Held-out tasks on which variants are compared."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,21 @@ class World(ABC):
         """A list of actions that solves the task in that form of the world; empty where none is known within the step limit."""
 
     def probe(self, variant: str | Variant = DEFAULT) -> Probe:
-        """What that form of the world answers to fixed questions: the ground on which variants are compared."""
-        return Probe()
+        """What that form of the world answers to fixed questions: the ground on which variants are compared. Unless a world asks better
+        ones, these are the observations along the unperturbed solutions of the first held-out tasks."""
+        env, replies = self.make(variant), []
+        for task in self.tasks("heldout")[:PROBED_TASKS]:
+            replies.append(env.reset(seed=0, options={"task": task})[0])
+            over = False
+            for action in self.oracle(task):
+                if over:
+                    # Probes of two variants correspond entry by entry.
+                    replies.append("")
+                    continue
+                observation, _, terminated, truncated, _ = env.step(action)
+                replies.append(observation)
+                over = terminated or truncated
+        return Probe(replies=tuple(replies))
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -111,46 +127,78 @@ class World(ABC):
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """How to build a world, small enough to send to another process. ``variants`` are defined in it by name."""
+    """How to build a world, small enough to send to another process. ``variants`` are defined in it by name; ``plugins`` are loaded first:
+    those of the process that made the spec, unless it says otherwise."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     variants: Mapping[str, Variant] = field(default_factory=dict)
+    plugins: tuple[str, ...] = field(default_factory=plugins.loaded)
 
     def build(self) -> World:
-        """The world. Raises ``ValueError`` for an unknown name, and whatever the world raises for its options."""
+        """The world. Raises ``ValueError`` for an unknown name or a plug-in that is not there, and whatever the world raises for its
+        options."""
+        plugins.load(self.plugins)
         world = make_world(self.name, **self.options)
         world.define(self.variants)
         return world
 
 
-_FACTORIES: dict[str, str | Callable[..., World]] = {
-    "webshop": "envs.webshop.world:WebShopWorld",
-    "alfworld": "envs.alfworld.world:AlfWorldWorld",
-    "bandit": "envs.bandit:BanditWorld",
-    "guess": "envs.guess:GuessWorld",
-}
+Factory = Callable[..., World]
+
+WORLDS: Registry[Factory] = Registry(
+    "world",
+    {
+        "webshop": "envs.webshop.world:WebShopWorld",
+        "alfworld": "envs.alfworld.world:AlfWorldWorld",
+        "bandit": "envs.bandit:BanditWorld",
+        "guess": "envs.guess:GuessWorld",
+    },
+)
+
+W = TypeVar("W", bound=Factory)
 
 
-def register_world(name: str, factory: str | Callable[..., World]) -> None:
-    """Add a world under ``name``. ``factory`` is a callable or ``"package.module:attribute"``, imported on first use."""
-    _FACTORIES[name] = factory
+@overload
+def register_world(name: str, factory: str | Factory) -> None: ...
+@overload
+def register_world(name: str) -> Callable[[W], W]: ...
+def register_world(name: str, factory: str | Factory | None = None) -> Callable[[W], W] | None:
+    """Add a world under ``name``: a ``World`` class, another callable that makes one from options, or ``"package.module:attribute"``,
+    imported on first use. Without ``factory`` a decorator.
+
+    Raises ``RegistryError`` for a name that is taken, and for a class that is no world or lacks a part of one.
+    """
+    if factory is None:
+
+        def decorate(made: W) -> W:
+            register_world(name, made)
+            return made
+
+        return decorate
+    if isinstance(factory, type):
+        require_subclass("world", name, factory, World)
+        if "name" not in vars(factory):
+            factory.name = name  # type: ignore[attr-defined]
+        if factory.name != name:  # type: ignore[attr-defined]
+            raise RegistryError(f"world {name!r}: the class calls itself {factory.name!r}; use one name")  # type: ignore[attr-defined]
+    elif not isinstance(factory, str) and not callable(factory):
+        raise RegistryError(f"world {name!r}: {factory!r} is neither a World class nor a function that makes one")
+    WORLDS.add(name, factory)
+    return None
 
 
 def world_names() -> list[str]:
     """Names that ``make_world`` accepts."""
-    return sorted(_FACTORIES)
+    return list(WORLDS.names())
 
 
 def make_world(name: str, **options: Any) -> World:
-    """Build a world by name. Raises ``ValueError`` with the nearest known name for an unknown one."""
-    if name not in _FACTORIES:
-        near = difflib.get_close_matches(name, _FACTORIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown world {name!r} (known: {', '.join(world_names())}){hint}")
-    factory = _FACTORIES[name]
-    if isinstance(factory, str):
-        module, _, attribute = factory.partition(":")
-        factory = getattr(importlib.import_module(module), attribute)
-    assert callable(factory)
-    return factory(**options)
+    """Build a world by name, with the families that plug-ins add to it. Raises ``ValueError`` with the nearest known name for an unknown
+    one."""
+    from envs.perturbed import with_outside_families
+
+    world = WORLDS.get(name)(**options)
+    if not isinstance(world, World):
+        raise RegistryError(f"world {name!r}: its factory made a {type(world).__name__}, no World")
+    return with_outside_families(world)

@@ -97,6 +97,13 @@ class Variant:
         """The value of one of the family's options."""
         return dict(self.options).get(name, family.options[name])
 
+    def touches(self, *what: object) -> bool:
+        """Whether the variant changes this thing: of all things it does so for a share ``severity``, and a smaller share is a part of a
+        larger one. The same in every process."""
+        if self.severity in (0.0, 1.0):
+            return self.severity == 1.0
+        return self.rng("touches", self.member, *what).random() < self.severity
+
     def rng(self, *purpose: object) -> random.Random:
         """A stream of its own for ``purpose`` under ``stream``; the same in every process."""
         digest = hashlib.sha256("\x1f".join(map(str, (self.stream, *purpose))).encode()).digest()

@@ -16,6 +16,8 @@ from pipeline.diagnose.command import add_diagnose_parser
 from pipeline.errors import ConfigError, DataError, FedAgentError
 from pipeline.partition_command import add_label_parser, add_partition_parser
 from pipeline.play import add_play_parser
+from pipeline.reproduce.command import add_reproduce_parser
+from pipeline.sweep.command import add_sweep_parser
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -28,12 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_main(arguments[1:])
     arguments, settings = split_settings(arguments)
+    arguments, plugins = split_plugins(arguments)
     parser = build_parser()
     parsed = parser.parse_args(arguments)
     if settings and not hasattr(parsed, "overrides"):
         parser.error(f"unrecognized arguments: {' '.join(settings)}")
+    if plugins:
+        # A setting too, so that the processes that a command starts know them.
+        settings = [*settings, f"--run.plugins={','.join(plugins)}"]
     parsed.overrides = settings
-    return guarded(lambda: parsed.command(parsed))
+    return guarded(lambda: load_plugins(plugins) or parsed.command(parsed))
 
 
 def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -51,6 +57,32 @@ def split_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if not equals and words and not words[0].startswith("--"):
             settings.append(words.pop(0))
     return own, settings
+
+
+def split_plugins(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command's other arguments, and the plug-ins among them: ``--plugins NAME[,NAME]`` or ``--plugins=NAME[,NAME]``."""
+    own: list[str] = []
+    plugins: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        name, equals, text = word.partition("=")
+        if name != "--plugins":
+            own.append(word)
+            continue
+        if not equals:
+            text = words.pop(0) if words and not words[0].startswith("--") else ""
+        plugins += [part.strip() for part in text.split(",")]
+    return own, plugins
+
+
+def load_plugins(names: Sequence[str]) -> int:
+    """Load plug-ins; 0. Raises ``ConfigError``."""
+    if names:
+        from pipeline.plugins import load
+
+        load(names)
+    return 0
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -82,7 +114,11 @@ def guarded(work: Callable[[], int]) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all subcommands but ``run``."""
-    parser = argparse.ArgumentParser(prog="fedagent", description="Federated reinforcement learning of LLM agents.")
+    parser = argparse.ArgumentParser(
+        prog="fedagent",
+        description="Federated reinforcement learning of LLM agents.",
+        epilog="Every command takes --plugins MODULE[,MODULE]: modules (or .py files) that register worlds and more of your own.",
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     commands.add_parser("run", help="train (same as python -m pipeline.run)", add_help=False)
 
@@ -104,8 +140,9 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     evaluate.set_defaults(command=_eval)
 
-    report = commands.add_parser("report", help="write the report of a run")
-    report.add_argument("run", type=Path, help="run folder")
+    report = commands.add_parser("report", help="write the page of a run, of a reproduction's results, or of several beside each other")
+    report.add_argument("paths", type=Path, nargs="+", metavar="RUN_OR_RESULTS", help="run folder, or results of a reproduction (.json)")
+    report.add_argument("--out", type=Path, metavar="PAGE", help="page to write (default: beside the results, or in the folder of the run)")
     report.set_defaults(command=_report)
 
     view = commands.add_parser("view", help="write a page that shows episodes turn by turn")
@@ -139,6 +176,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     add_play_parser(commands).set_defaults(command=_play)
     add_diagnose_parser(commands)
+    add_sweep_parser(commands)
+    add_reproduce_parser(commands)
 
     model = commands.add_parser("model", help="the embedded models")
     model_actions = model.add_subparsers(title="actions", required=True, metavar="ACTION")
@@ -174,10 +213,10 @@ def _eval(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from pipeline.report import write_report
+    from pipeline.report.command import report
 
-    with writing(args.run):
-        print(write_report(_run_folder(args.run)))
+    with writing(args.out or args.paths[0]):
+        print(report(args.paths, args.out))
     return 0
 
 
@@ -314,12 +353,6 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 1")
     return int(text)
-
-
-def _run_folder(path: Path) -> Path:
-    if not (path / "metrics.jsonl").is_file():
-        raise DataError(f"{path}: not a run folder (no metrics.jsonl in it)")
-    return path
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What one client does in a round: run episodes with its current adapter, train on them, repeat, and send the difference.
 
 Pure orchestration over ``pipeline.services``. Episodes and parameters stay handles; of a client only ``UpdateMeta`` (allow-listed
-scalars) and the parameter difference go on to the aggregator.
+scalars), the parameter difference and its policy's distributions on shared prompts go on to the aggregator.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EnvironmentFailure, FedAgentError, LearnerError
 from pipeline.privacy_boundary import check_metrics
 from pipeline.services import EpisodeLogTarget, Handle, Learners, Published, Rollouts, UpdateMeta
+
+if TYPE_CHECKING:
+    from pipeline.selftest import Probe
 
 Clock = Callable[[], float]
 
@@ -32,13 +36,15 @@ class ClientWork:
 
 @dataclass(frozen=True)
 class ClientResult:
-    """What came of it. ``record`` goes to ``metrics.jsonl`` on the client's side; ``meta`` and ``delta`` leave the client."""
+    """What came of it. ``record`` goes to ``metrics.jsonl`` on the client's side; ``meta``, ``delta`` and ``policy`` leave the client."""
 
     meta: UpdateMeta
     delta: Handle
     state: Handle
     optimizer: Handle | None
     record: Mapping[str, object]
+    policy: Handle | None = None
+    """Its distributions on the shared prompts, which leave the client too."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,10 @@ class Means:
 
 
 ROLLOUT_MEANS = ("success", "score", "turns", "invalid", "ret")
-LEARNER_MEANS = ("loss", "pg_loss", "kl", "entropy", "clip_fraction", "grad_norm", "logprob_gap", "zero_variance", "padding_waste")
+LEARNER_MEANS = (
+    "loss", "pg_loss", "kl", "approx_kl", "entropy", "clip_fraction", "grad_norm", "steps", "logprob_gap", "zero_variance", "padding_waste",
+    "value_loss", "value_clip_fraction", "value_mean", "explained_variance", "critic_grad_norm",
+)  # fmt: skip
 
 
 async def train_client(
@@ -86,9 +95,11 @@ async def train_client(
     needs_anchor: bool,
     log: Callable[[int], EpisodeLogTarget | None],
     on_batch: Callable[[Mapping[str, float]], None],
+    shared: Probe | None = None,
     clock: Clock = time.monotonic,
 ) -> ClientResult:
-    """One client-round. Raises whatever the services raise; adapters that it published are dropped in any case."""
+    """One client-round, at whose end the policy is looked at on the ``shared`` prompts. Raises whatever the services raise; adapters that
+    it published are dropped in any case."""
     state, adapter = start.state, start.name
     published: list[str] = []
     totals: dict[str, float] = {"episodes": 0, "tokens": 0, "failed_episodes": 0, "rollout_seconds": 0, "train_seconds": 0}
@@ -123,6 +134,7 @@ async def train_client(
                 published.append(adapter)
                 await rollouts.publish(adapter, state)
         delta = await learners.difference(start.state, state)
+        policy = None if shared is None else await learners.distributions(state, shared.prompts, shared.responses)
     finally:
         for name in published:
             await rollouts.drop(name)
@@ -137,7 +149,7 @@ async def train_client(
         metrics=check_metrics(metrics),
     )
     record = {"kind": "client", "round": work.round, "client": work.client, **metrics}
-    return ClientResult(meta, delta, state, optimizer, record)
+    return ClientResult(meta, delta, state, optimizer, record, policy)
 
 
 def failure(client: str, round: int, errors: Sequence[BaseException]) -> ClientFailure:

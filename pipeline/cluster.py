@@ -27,6 +27,7 @@ from actors.tracker import RemoteTracker
 from pipeline.aggregation import version_name
 from pipeline.checkpoint import Checkpoint
 from pipeline.config import Config
+from pipeline.config.critic import servers_average_critics
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EngineError
 from pipeline.models import initial_state
@@ -195,6 +196,11 @@ class RayLearners:
         async with self.lease() as group:
             return await group.difference(before, after)
 
+    async def distributions(self, state: Handle, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Handle:
+        """Worked out where the parameters are."""
+        async with self.lease() as group:
+            return await group.distributions(state, prompts, responses)
+
 
 class RayAggregator:
     """The aggregator actor."""
@@ -202,13 +208,13 @@ class RayAggregator:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def begin(self, version: Published, clients: Sequence[str]) -> None:
+    async def begin(self, version: Published, clients: Sequence[str], policy: Handle | None = None) -> None:
         """Open a round."""
-        await resolve(self._actor.begin.remote(version.name, version.round, list(clients), version.state))
+        await resolve(self._actor.begin.remote(version.name, version.round, list(clients), version.state, policy))
 
-    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
+    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None, policy: Handle | None = None) -> None:
         """Fold a client in; tensors go to the actor by reference."""
-        await resolve(self._actor.add.remote(meta, delta, moments))
+        await resolve(self._actor.add.remote(meta, delta, moments, policy))
 
     async def skip(self, client: str) -> None:
         """A client will not report."""
@@ -254,7 +260,9 @@ class Cluster:
 
     async def initial(self) -> Published:
         """The shared agent before the first round: a fresh adapter, or the model's own weights."""
-        state = await asyncio.to_thread(initial_state, self._prepared.model.path, self._config.model, self._config.run.seed)
+        config = self._config
+        critic = servers_average_critics(config.algorithm, config.critic)
+        state = await asyncio.to_thread(initial_state, self._prepared.model.path, config.model, config.run.seed, critic=critic)
         return Published(version_name(0, state), 0, self.put(state))
 
     def restore(self, checkpoint: Checkpoint) -> Published:
@@ -317,7 +325,8 @@ class Cluster:
         config, place = self._config, self._placement
         assert config.aggregation.rule is not None, "the configuration is resolved"
         actor = ray.remote(AggregatorActor).options(num_cpus=place.cpus("aggregator"), scheduling_strategy=place.strategy("aggregator", 0))
-        return actor.remote(config.aggregation.rule, config.aggregation.weighting, config.model.lora.alpha)
+        rule = config.aggregation
+        return actor.remote(rule.rule, rule.weighting, config.model.lora.alpha, rule.options, config.run.plugins)
 
     def _start_engine(self, index: int) -> Any:
         config, place = self._config, self._placement

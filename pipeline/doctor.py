@@ -40,7 +40,7 @@ class Finding:
 def examine(*, quick: bool = False) -> int:
     """Run all checks, print the table; 0 when there is no problem, 1 otherwise."""
     console = Console()
-    findings = [python_version(), *packages(), torchvision(), vllm_package(), job_server(), alfworld_engine(), *data_folders()]
+    findings = [python_version(), *packages(), torchvision(), vllm_package(), job_server(), alfworld_engine(), *data_folders(), *plugins()]
     if not quick:
         for name in PROBES:
             with console.status(f"checking {name} ..."):
@@ -145,6 +145,15 @@ def data_folders() -> list[Finding]:
         except (FedAgentError, ValueError) as error:
             found.append(Finding(variable, "problem", str(error), f"fix the folder or unset {variable}"))
     return found
+
+
+def plugins() -> list[Finding]:
+    """Plug-ins of this process: what each registered, and which could not be imported."""
+    from envs.plugins import broken, known
+
+    found = [Finding(f"plug-in {p.name}", "ok", f"{', '.join(p.added) or 'registers nothing'} ({p.source})") for p in known()]
+    found += [Finding(f"plug-in {name}", "problem", why, "fix it, or uninstall its distribution") for name, why in broken().items()]
+    return found or [Finding("plug-ins", "ok", "none")]
 
 
 def run_probe(name: str) -> Finding:

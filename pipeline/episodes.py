@@ -86,7 +86,8 @@ class Episode:
 class ClientUpdate:
     """All that leaves a client: parameters and allow-listed scalars (``pipeline.privacy_boundary``).
 
-    ``delta`` is after minus before, float32, keyed as the global state.
+    ``delta`` is after minus before, float32, keyed as the global state. ``policy`` are log-probabilities [positions, vocabulary] of the
+    client's policy on prompts that everybody may see, where the federation measures how far policies drift apart.
     """
 
     client: str
@@ -97,6 +98,7 @@ class ClientUpdate:
     n_episodes: int
     n_tokens: int
     metrics: Mapping[str, float] = field(default_factory=dict)
+    policy: FloatArray | None = None
 
 
 @dataclass(frozen=True)

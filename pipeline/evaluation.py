@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from envs.base import Task
 from envs.variants import DEFAULT
+from pipeline.config import Config
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.schedule import episode_seed
 from pipeline.services import EpisodeLogTarget, Rollouts
@@ -40,6 +41,11 @@ class Measurement:
     def record(self) -> dict[str, object]:
         """The record for ``metrics.jsonl``."""
         return {"kind": "evaluation", **self.__dict__}
+
+
+def chosen_tasks(config: Config, heldout: Sequence[Task]) -> Sequence[Task]:
+    """The held-out tasks that a configuration measures on: ``evaluation.tasks`` of them after ``evaluation.skip``."""
+    return heldout[config.evaluation.skip :][: config.evaluation.tasks]
 
 
 def heldout_specs(tasks: Sequence[Task], seed: int, world: str = DEFAULT) -> tuple[EpisodeSpec, ...]:

@@ -11,16 +11,20 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from envs.base import Task
 from envs.variants import DEFAULT
 from pipeline.client import ClientFailure, ClientResult, ClientWork, Means, failure, train_client
 from pipeline.config import Config
+from pipeline.config.critic import clients_keep_critics
 from pipeline.episodes import Sampling
-from pipeline.errors import AggregationError, EngineError, QuorumError, SelfTestError
+from pipeline.errors import AggregationError, EngineError, LearnerError, QuorumError, SelfTestError
 from pipeline.evaluation import Measurement, evaluate
 from pipeline.services import AggregatorService, EpisodeLogTarget, Handle, Learners, Published, Rollouts, within
+
+if TYPE_CHECKING:
+    from pipeline.selftest import Probe
 
 PUBLISH_DEADLINE_S = 900.0
 AGGREGATE_DEADLINE_S = 600.0
@@ -72,6 +76,8 @@ class Federation:
     optimizers: dict[str, Handle] = field(default_factory=dict)
     average: Handle | None = None
     """The server's mean optimizer moments, with ``learner.optimizer_state = "average"``."""
+    shared: Probe | None = None
+    """Prompts on which the clients' policies are compared at the end of every round."""
     after_update: Callable[[Handle], Awaitable[None]] | None = None
     """Called once with the first trained parameters: the engine's self-test after an update."""
 
@@ -91,7 +97,8 @@ class Federation:
         plan = list(self.plan(round))
         self.recorder.phase(f"round {round}: training {len(plan)} clients")
         clients = [work.client for work in plan]
-        await within(AGGREGATE_DEADLINE_S, self.aggregator.begin(start, clients), "the aggregator to open the round", AggregationError)
+        begin = self.aggregator.begin(start, clients, await self.look(start))
+        await within(AGGREGATE_DEADLINE_S, begin, "the aggregator to open the round", AggregationError)
         gate = asyncio.Semaphore(self.in_flight)
         outcomes = await asyncio.gather(*(self.client_round(work, start, gate) for work in plan))
         results = [o for o in outcomes if isinstance(o, ClientResult)]
@@ -124,6 +131,21 @@ class Federation:
             phases[name] = sum(float(str(r.record[f"{name}_seconds"])) for r in results)
         self.recorder.record({**record, "phases": phases, "seconds": time.monotonic() - began, **version.metrics})
         return version
+
+    async def look(self, version: Published) -> Handle | None:
+        """The version's distributions on the shared prompts; a learner that dies over it is replaced as often as for a client."""
+        if self.shared is None:
+            return None
+        for left in reversed(range(self.config.federation.client_retries + 1)):
+            work = self.learners.distributions(version.state, self.shared.prompts, self.shared.responses)
+            try:
+                return await within(
+                    self.config.federation.client_deadline_s, work, f"the policy of {version.name} on the shared prompts", LearnerError
+                )
+            except LearnerError:
+                if not left:
+                    raise
+        return None
 
     async def client_round(self, work: ClientWork, start: Published, gate: asyncio.Semaphore) -> ClientResult | ClientFailure:
         """A client's attempts, and the report to the aggregator either way."""
@@ -161,6 +183,7 @@ class Federation:
             needs_anchor=config.aggregation.prox_mu > 0 or (config.algorithm.kl_coef > 0 and config.algorithm.kl_anchor == "round"),
             log=lambda epoch: self.recorder.episode_log("train", work.client, work.round, epoch),
             on_batch=self.recorder.batch,
+            shared=self.shared,
         )
         if self.after_update is not None:
             check, self.after_update = self.after_update, None
@@ -177,9 +200,10 @@ class Federation:
     async def report(self, result: ClientResult) -> None:
         """Hand a client's update to the aggregator. An update that does not fit is a bug, not a failed client."""
         moments = result.optimizer if self.config.learner.optimizer_state == "average" else None
-        add = self.aggregator.add(result.meta, result.delta, moments)
+        add = self.aggregator.add(result.meta, result.delta, moments, result.policy)
         await within(AGGREGATE_DEADLINE_S, add, f"the aggregator to add {result.meta.client}", AggregationError)
-        if self.config.learner.optimizer_state == "keep" and result.optimizer is not None:
+        keeps = self.config.learner.optimizer_state == "keep" or clients_keep_critics(self.config.algorithm, self.config.critic)
+        if keeps and result.optimizer is not None:
             self.optimizers[result.meta.client] = result.optimizer
 
     def require_quorum(self, round: int, reported: int, failures: Sequence[ClientFailure], sampled: int) -> None:
@@ -239,6 +263,8 @@ class Federation:
         who = f"{client or 'global'}" if world == DEFAULT else f"{client or 'global'}-in-{self.worlds.index(world)}"
         log = self.recorder.episode_log("heldout", who, round, 0 if temperature else 1)
         tasks = self.heldout if world == DEFAULT else self.heldout[: settings.world_tasks]
+        if client is not None:
+            tasks = tasks[: settings.client_tasks]
         work = evaluate(self.rollouts, adapter, round, tasks, sampling, self.config.run.seed, client=client, world=world, log=log)
         return await within(self.config.federation.client_deadline_s, work, f"the evaluation of {adapter}", EngineError)
 

@@ -25,6 +25,7 @@ from pipeline.client import ClientWork
 from pipeline.config import Config
 from pipeline.config.load import resolve
 from pipeline.errors import CheckpointError, EngineError, FedAgentError
+from pipeline.evaluation import chosen_tasks
 from pipeline.heterogeneity import prove, set_up
 from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, notices, print_plan
 from pipeline.progress import Progress
@@ -47,7 +48,9 @@ PROMPT_SAMPLE = 10
 def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
     """Resolve defaults, find the model, build the world, draw up the plan. Raises ``FedAgentError``."""
     from pipeline.models import resolve_model
+    from pipeline.plugins import prepare as prepare_plugins
 
+    prepare_plugins(config)
     config = resolve(config.model_copy(update={"world": resolve_world(config.world)}))
     model = resolve_model(config.model.name, config.world.name)
     made = set_up(config)
@@ -65,6 +68,7 @@ def prepare(config: Config, *, measure_prompts: bool = False) -> Prepared:
 
 def within_heldout(config: Config, heldout: int) -> Config:
     """The same with the default of ``evaluation.tasks`` lowered to what the world holds out; a number that was asked for stays."""
+    heldout = max(1, heldout - config.evaluation.skip)
     if "tasks" in config.evaluation.model_fields_set or config.evaluation.tasks <= heldout:
         return config
     return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"tasks": heldout})})
@@ -289,6 +293,7 @@ async def run_rounds(
 ) -> None:
     """Start or restore the shared agent, then run the federation."""
     from pipeline.federation import Federation
+    from pipeline.shared_prompts import policy_probe
 
     config = prepared.config
     timeout = config.resources.start_timeout_s
@@ -302,7 +307,7 @@ async def run_rounds(
     federation = Federation(
         config=config,
         plan=lambda round: [ClientWork(p.client, round, p.epochs, p.seed) for p in prepared.schedule.plan(round).clients],
-        heldout=prepared.world.tasks("heldout")[: config.evaluation.tasks],
+        heldout=chosen_tasks(config, prepared.world.tasks("heldout")),
         rollouts=cluster.rollouts,
         learners=cluster.learners,
         aggregator=cluster.aggregator,
@@ -310,6 +315,7 @@ async def run_rounds(
         store=CheckpointStore(folder.path, identity, config.run.keep_checkpoints, cluster),
         in_flight=prepared.plan.in_flight,
         worlds=measured_worlds(config, prepared.schedule.worlds),
+        shared=policy_probe(prepared),
         after_update=cluster.self_test_after if config.rollout.self_test else None,
     )
     if checkpoint is not None:

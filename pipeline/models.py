@@ -26,6 +26,9 @@ from pipeline.errors import ConfigError, DataError, LearnerError
 if TYPE_CHECKING:
     import torch
 
+CRITIC = "critic."
+"""Prefix of a critic's parameters in a state."""
+
 _SMOLLM2 = "smollm2-135m"
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -145,9 +148,51 @@ def build_model(path: Path, config: ModelConfig, seed: int, *, freeze_a: bool = 
     return load_model(path, "float32")
 
 
-def initial_state(path: Path, config: ModelConfig, seed: int) -> dict[str, FloatArray]:
-    """The state that a federation starts from: a fresh adapter, or the model's own weights."""
-    return get_state(build_model(path, config, seed))
+def build_critic(path: Path, config: ModelConfig, seed: int) -> tuple[Any, torch.nn.Linear]:
+    """Backbone and head of a critic, a function whose value is 0 everywhere to begin with.
+
+    The backbone is a copy of the policy's: all its weights, in float32 and without the output head, or frozen weights under an adapter of
+    the critic's own. Its factor A is drawn from ``seed`` and never trained, so that averaging B averages the critics (Sun et al. 2024,
+    FFA-LoRA).
+    """
+    import torch
+
+    if config.adapter == "lora":
+        model = attach_lora(load_model(path, config.dtype), config.lora, seed, freeze_a=True)
+        width = model.get_base_model().config.hidden_size
+    else:
+        model = load_model(path, "float32").base_model
+        width = model.config.hidden_size
+    head = torch.nn.Linear(width, 1)
+    with torch.no_grad():
+        head.weight.zero_()
+        head.bias.zero_()
+    return model, head
+
+
+def critic_parameters(model: Any, head: torch.nn.Linear) -> dict[str, torch.nn.Parameter]:
+    """Parameters of a critic by name, without the prefix that they have in a state."""
+    return {**state_parameters(model), **{f"head.{name}": parameter for name, parameter in head.named_parameters()}}
+
+
+def split_critic(state: State) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """A state taken apart: the policy's parameters, and the critic's (by their own names; none where there is no critic)."""
+    policy = {name: value for name, value in state.items() if not name.startswith(CRITIC)}
+    return policy, {name.removeprefix(CRITIC): value for name, value in state.items() if name.startswith(CRITIC)}
+
+
+def join_critic(policy: State, critic: State) -> dict[str, FloatArray]:
+    """The inverse of ``split_critic``."""
+    return {**policy, **{f"{CRITIC}{name}": value for name, value in critic.items()}}
+
+
+def initial_state(path: Path, config: ModelConfig, seed: int, *, critic: bool = False) -> dict[str, FloatArray]:
+    """The state that a federation starts from: a fresh adapter, or the model's own weights; with ``critic`` a critic's beside them."""
+    policy = get_state(build_model(path, config, seed))
+    if not critic:
+        return policy
+    parts = critic_parameters(*build_critic(path, config, seed))
+    return join_critic(policy, {name: _to_numpy(parameter) for name, parameter in parts.items()})
 
 
 def state_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
@@ -258,6 +303,7 @@ def export_model(folder: Path, base_path: Path, config: ModelConfig, state: Stat
     """
     import torch
 
+    state, _ = split_critic(state)
     if config.adapter == "lora" and not merge:
         return write_adapter(folder, state, config.lora, base_path)
     model = build_model(base_path, config.model_copy(update={"dtype": "float32"}), seed=0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from envs.base import Task
-from envs.partition import Partition, PartitionError, PartitionSpec, build_partition, read_assignment, read_labels
+from envs.partition import Partition, PartitionError, PartitionSpec, build_partition, deal_outside, read_assignment, read_labels
 from pipeline.config import FederationConfig
 from pipeline.errors import ConfigError, DataError
 
@@ -47,9 +47,16 @@ def partition_tasks(federation: FederationConfig, clients: Sequence[str], tasks:
         if wanted.scenes is not None:
             assignment, source = scene_assignment(federation, clients, tasks, seed), "scenes"
             spec = replace(spec, reference=False)
+        if wanted.name is not None:
+            size, options = federation.tasks_per_client, wanted.options
+            assignment = deal_outside(wanted.name, tasks, clients, size=size, seed=seed, options=options)
+            source = wanted.name
         return build_partition(tasks, clients, spec, seed=seed, labels=labels, assignment=assignment, source=source)
     except PartitionError as error:
         named = str(error).partition(" ")[0].rstrip(":")
+        if wanted.name is not None and str(error).startswith(f"partition file {source}"):
+            what = str(error).removeprefix(f"partition file {source}").lstrip(",: ")
+            raise ConfigError(f"federation.partition.name = {source!r}: dealt out what cannot be: {what}") from error
         if str(error).startswith(FILE_ERRORS):
             raise DataError(f"federation.partition: {error}") from error
         if named == "mean_size" and wanted.mean_size is None:

@@ -64,6 +64,7 @@ def learner_settings(config: Config, model: ModelSource) -> LearnerSettings:
         model=config.model,
         learner=config.learner,
         algorithm=config.algorithm,
+        critic=config.critic,
         prox_mu=config.aggregation.prox_mu,
         temperature=config.rollout.temperature,
         freeze_a=config.aggregation.rule == "frozen_a",

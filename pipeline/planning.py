@@ -122,9 +122,14 @@ def check_fit(config: Config, model: ModelSource, world: World, schedule: Schedu
 
 def check_heldout(config: Config, world: World) -> None:
     """Raise ``ConfigError`` where fewer tasks are held out than evaluation asks for."""
-    heldout = len(world.tasks("heldout"))
-    if config.evaluation.tasks > heldout:
-        raise ConfigError(f"evaluation.tasks = {config.evaluation.tasks}: the world holds out {heldout}; allowed: 1 to {heldout}")
+    heldout, skip = len(world.tasks("heldout")), config.evaluation.skip
+    if skip >= heldout:
+        raise ConfigError(f"evaluation.skip = {skip}: the world holds out {heldout}; allowed: 0 to {heldout - 1}")
+    if config.evaluation.tasks > heldout - skip:
+        left = f", evaluation.skip = {skip} passed over" if skip else ""
+        raise ConfigError(
+            f"evaluation.tasks = {config.evaluation.tasks}: the world holds out {heldout}{left}; allowed: 1 to {heldout - skip}"
+        )
 
 
 def check_targets(config: Config, model: ModelSource) -> None:

@@ -99,7 +99,7 @@ def choose(args: argparse.Namespace, setup: Setup | None = None) -> Choice:
     if args.variant is not None and (args.side_by_side or args.client):
         raise ConfigError("--variant cannot matter with --side-by-side or --client, which name their own variants; leave it out")
     clients: Clients | None = None
-    if args.client or args.config or args.overrides:
+    if args.client or args.config or any(not word.startswith("--run.plugins=") for word in args.overrides):
         if setup is None:
             raise ConfigError("--client and --config need a federation's configuration, which this command was not given; use --variant")
         clients = setup(args)
@@ -120,11 +120,12 @@ def choose(args: argparse.Namespace, setup: Setup | None = None) -> Choice:
 
 
 def _world(name: str | None, data: Path | None) -> World:
+    from envs.base import world_names
     from pipeline.config import WorldConfig
     from pipeline.worlds import build_world, world_spec
 
     if name is None:
-        raise ConfigError("name a world to play in: webshop, alfworld, bandit or guess")
+        raise ConfigError(f"name a world to play in: {', '.join(world_names())}")
     return build_world(world_spec(WorldConfig(name=name, data=data)))
 
 

@@ -1,7 +1,10 @@
-"""What may leave a client: parameters that the server already has by name, and scalars from a closed list. Nothing else.
+"""What may leave a client: parameters that the server already has by name, scalars from a closed list, and, where the federation
+measures how far policies drift apart, a policy's log-probabilities on shared prompts. Nothing else.
 
 Observations, actions, prompts and task texts have no way through: names are compared with the list, values must be plain finite
-numbers, and tensors must be float32 arrays under names of the global state. Knows nothing of transport.
+numbers, and tensors must be float32 arrays under names of the global state. The shared prompts are held-out tasks of the unperturbed
+world, the same for all, so that log-probabilities on them tell nothing that the parameters do not tell the server. They must be
+distributions at the positions that the round asks for, and so cannot carry another tensor. Knows nothing of transport.
 """
 
 from __future__ import annotations
@@ -25,12 +28,16 @@ TRAINING_METRICS = frozenset(
     {
         "loss", "pg_loss", "kl", "entropy", "clip_fraction", "grad_norm", "logprob_gap", "zero_variance", "padding_waste",
         "ratio_max", "advantage_std", "prox", "rows", "steps", "epochs",
+        "approx_kl", "value_loss", "value_clip_fraction", "value_mean", "explained_variance", "critic_grad_norm",
     }
 )  # fmt: skip
 COST_METRICS = frozenset({"rollout_seconds", "train_seconds", "seconds", "attempts"})
 
 ALLOWED_METRICS: frozenset[str] = ROLLOUT_METRICS | TRAINING_METRICS | COST_METRICS
 """Names of the scalars that a client may report: means and counts over a whole client-round, never anything about one episode."""
+
+POLICY_TOLERANCE = 1e-3
+"""How far from 1 the probabilities at a position may add up to: float32 log-probabilities of large vocabularies stay within 1e-4."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,200}")
 
@@ -59,6 +66,22 @@ def check_metrics(metrics: Mapping[str, float], who: str = "a client") -> dict[s
             raise AggregationError(f"{who}: metric {name!r} is {float(value)}, expected a finite number")
         checked[name] = float(value)
     return checked
+
+
+def check_policy(policy: object, shape: tuple[int, ...] | None, who: str = "a client") -> None:
+    """Raise ``AggregationError`` unless ``policy`` holds log-probabilities [positions, vocabulary] of ``shape``, or None without one."""
+    if shape is None:
+        if policy is not None:
+            raise AggregationError(f"{who}: sent a policy's log-probabilities, but this round measures none: they do not leave the client")
+        return
+    if not isinstance(policy, np.ndarray) or policy.dtype != np.float32 or policy.shape != shape:
+        found = f"{policy.dtype} {policy.shape}" if isinstance(policy, np.ndarray) else type(policy).__name__
+        raise AggregationError(f"{who}: its policy on the shared prompts is {found}, expected float32 {shape}")
+    for at, row in enumerate(policy):
+        with np.errstate(over="ignore"):
+            total = float(np.exp(row, dtype=np.float64).sum())
+        if not abs(total - 1.0) <= POLICY_TOLERANCE:
+            raise AggregationError(f"{who}: its policy at position {at} of the shared prompts is no distribution: it does not add up to 1")
 
 
 def check(update: ClientUpdate, names: Collection[str]) -> None:

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.cli import guarded
+from pipeline.cli import guarded, load_plugins, split_plugins
 from pipeline.config.load import config_help, load_config, load_resolved
 from pipeline.errors import CheckpointError, ConfigError
 
-USAGE = """python -m pipeline.run [--config FILE] [--section.key VALUE ...] [--dry-run]
+USAGE = """python -m pipeline.run [--config FILE] [--plugins MODULE,...] [--section.key VALUE ...] [--dry-run]
        python -m pipeline.run --resume RUN_FOLDER [--federation.rounds N] [--resources.* ...]"""
 
 OPTIONS = """--config FILE        read settings from a .toml, .yaml or .json file; settings given as --section.key win over it
+--plugins MODULE,... load modules (or .py files) that register worlds, algorithms and more of your own; same as --run.plugins
 --resume RUN_FOLDER  go on after the last whole round, with the run's own configuration
 --dry-run            print the plan (clients, tasks, actors, resources, tokens) and start nothing
 Exit codes: 0 done, 2 configuration, 3 data or model, 4 no room on the cluster, 9 checkpoint,
@@ -47,10 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
     options, overrides = parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    overrides, plugins = split_plugins(overrides)
+    if plugins:
+        overrides.append(f"--run.plugins={','.join(plugins)}")
     if options.help:
-        print(f"usage: {USAGE}\n\n{OPTIONS}\n\nSettings (section.key, default, allowed, meaning):\n\n{config_help()}")
-        return 0
-    return guarded(lambda: run(options.config, options.resume, options.dry_run, overrides))
+        return guarded(lambda: show_help(overrides))
+    return guarded(lambda: load_plugins(plugins) or run(options.config, options.resume, options.dry_run, overrides))
+
+
+def show_help(overrides: Sequence[str]) -> int:
+    """Print usage and all settings, with the names that plug-ins among ``overrides`` add; 0. Raises ``ConfigError``."""
+    load_plugins(split_plugins([word.replace("--run.plugins", "--plugins") for word in overrides])[1])
+    print(f"usage: {USAGE}\n\n{OPTIONS}\n\nSettings (section.key, default, allowed, meaning):\n\n{config_help()}")
+    return 0
 
 
 def run(config_file: Path | None, resume: Path | None, dry_run: bool, overrides: Sequence[str]) -> int:

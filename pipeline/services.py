@@ -101,15 +101,19 @@ class Learners(Protocol):
     async def difference(self, before: Handle, after: Handle) -> Handle:
         """``after - before``, float32: what leaves the client."""
 
+    async def distributions(self, state: Handle, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Handle:
+        """Log-probabilities of the whole vocabulary under ``state`` at every token of given responses."""
+
 
 class AggregatorService(Protocol):
     """The parameter server."""
 
-    async def begin(self, version: Published, clients: Sequence[str]) -> None:
-        """Open a round."""
+    async def begin(self, version: Published, clients: Sequence[str], policy: Handle | None = None) -> None:
+        """Open a round. ``policy`` are the version's distributions on the shared prompts, where drift is measured."""
 
-    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
-        """Fold a client in. ``moments`` are its optimizer's, where the server averages those."""
+    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None, policy: Handle | None = None) -> None:
+        """Fold a client in. ``moments`` are its optimizer's, where the server averages those; ``policy`` its distributions on the shared
+        prompts, where drift is measured."""
 
     async def skip(self, client: str) -> None:
         """A client will not report."""

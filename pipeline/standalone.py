@@ -17,7 +17,7 @@ from pipeline.config import Config, PartitionConfig, VariantConfig
 from pipeline.config.load import load_resolved
 from pipeline.episodes import Sampling
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.evaluation import Measurement, evaluate
+from pipeline.evaluation import Measurement, chosen_tasks, evaluate
 from pipeline.preflight import check_cluster, check_world
 from pipeline.services import Parts
 
@@ -93,7 +93,7 @@ async def _measure(
     await cluster.ready()
     start = cluster.restore(found)
     await cluster.rollouts.publish(start.name, start.state)
-    tasks = heldout[: config.evaluation.tasks]
+    tasks = chosen_tasks(config, heldout)
     measured = []
     for world in worlds:
         for temperature in temperatures:

@@ -86,8 +86,19 @@ def tracking_uri(run_dir: Path, uri: str | None = None) -> str:
 class MlflowWriter:
     """Writes one run. Every method may raise what MLflow raises; ``GuardedTracker`` is for callers that must go on."""
 
-    def __init__(self, run_dir: Path, name: str, experiment: str = "fedagent", uri: str | None = None, *, clients: bool = True) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        name: str,
+        experiment: str = "fedagent",
+        uri: str | None = None,
+        *,
+        clients: bool = True,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """``tags`` are put on the run when it is made. Together they name it: a run that has them all is continued, not made again."""
         self.run_dir = run_dir
+        self._tags = dict(tags or {})
         self.uri = tracking_uri(run_dir, uri)
         self.run_id: str | None = None
         self._name, self._experiment, self._clients = name, experiment, clients
@@ -105,7 +116,7 @@ class MlflowWriter:
             for run_id in (self.run_id, *self._children.values()):
                 client.update_run(run_id, status="RUNNING")
         else:
-            self.run_id = client.create_run(self._experiment_id, run_name=self._name).info.run_id
+            self.run_id = self._tagged() or client.create_run(self._experiment_id, run_name=self._name, tags=self._tags).info.run_id
             self._children = {}
         self._keep_ids()
         self._log_params(record.get("config") or {})
@@ -148,6 +159,20 @@ class MlflowWriter:
         for child in self._children.values():
             client.set_terminated(child, status=state)
         client.set_terminated(self._run(), status=state)
+
+    def status(self) -> str | None:
+        """MLflow's word for how the run stands; None where the folder knows of no run in this store."""
+        known = self._known_ids()
+        if not known or not self._is_alive(known["run_id"]):
+            return None
+        return str(self._connect().get_run(known["run_id"]).info.status)
+
+    def history(self, metric: str) -> dict[int, float]:
+        """The metric of this run by step, the latest value where a step has several; empty before the start."""
+        if self.run_id is None:
+            return {}
+        found = self._connect().get_metric_history(self.run_id, metric)
+        return {int(m.step): float(m.value) for m in sorted(found, key=lambda m: int(m.timestamp))}
 
     def _connect(self) -> Any:
         if self._mlflow is None:
@@ -201,6 +226,17 @@ class MlflowWriter:
         aside = self.run_dir / f".{IDS_FILE}.{os.getpid()}"
         aside.write_text(json.dumps(ids, indent=1) + "\n")
         aside.replace(self.run_dir / IDS_FILE)
+
+    def _tagged(self) -> str | None:
+        """A run that an attempt made and whose id it did not live to keep."""
+        if not self._tags:
+            return None
+        # MLflow has no escape for quotes in a filter; such a name is then not looked for.
+        query = " and ".join(f"tags.`{name}` = '{value}'" for name, value in self._tags.items())
+        if any("'" in value for value in self._tags.values()):
+            return None
+        found = self._connect().search_runs([self._experiment_id], filter_string=query, max_results=1)
+        return str(found[0].info.run_id) if found else None
 
     def _is_alive(self, run_id: str) -> bool:
         from mlflow.exceptions import MlflowException

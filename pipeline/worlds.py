@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import inspect
 import json
 import os
 import sys
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from envs.alfworld.errors import AlfWorldDataError
-from envs.base import World, WorldSpec, world_names
+from envs.base import WORLDS, World, WorldSpec, world_names
+from envs.registry import not_imported
 from envs.webshop.errors import WebShopDataError
 from pipeline.config import Config, WorldConfig
 from pipeline.errors import ConfigError, DataError
@@ -138,14 +140,22 @@ def _alfworld(config: WorldConfig) -> dict[str, Any]:
 def _other(config: WorldConfig) -> dict[str, Any]:
     """Options of a toy world, or of one that a user registered: only what was asked for."""
     asked = {"max_steps": config.max_steps, "heldout": config.heldout}
-    return {**{name: value for name, value in asked.items() if value is not None}, "seed": config.data_seed, **config.options}
+    if _takes(config.name, "seed") or "data_seed" in config.model_fields_set:
+        asked["seed"] = config.data_seed
+    return {**{name: value for name, value in asked.items() if value is not None}, **config.options}
+
+
+def _takes(world: str, option: str) -> bool:
+    """Whether a world can be given that option."""
+    taken = inspect.signature(WORLDS.get(world)).parameters.values()
+    return any(p.name == option or p.kind is p.VAR_KEYWORD for p in taken)
 
 
 def unknown_world(name: str) -> ConfigError:
     """The error for a world that is not registered."""
     near = difflib.get_close_matches(name, world_names(), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"world.name = {name!r}: unknown (known: {', '.join(world_names())}){hint}")
+    return ConfigError(f"world.name = {name!r}: unknown (known: {', '.join(world_names())}){hint}{not_imported()}")
 
 
 def build_world(spec: WorldSpec) -> World:
@@ -157,7 +167,8 @@ def build_world(spec: WorldSpec) -> World:
     try:
         return spec.build()
     except ModuleNotFoundError as error:
-        raise DataError(f"world {spec.name!r} needs {error.name}, which is not installed: run make alfworld") from error
+        how = "run make alfworld" if spec.name == "alfworld" else "install it"
+        raise DataError(f"world {spec.name!r} needs {error.name}, which is not installed: {how}") from error
     except TypeError as error:
         raise ConfigError(f"world.options of world {spec.name!r}: {error}") from error
     except (*DATA_ERRORS, OSError) as error:

@@ -52,7 +52,8 @@ class Browser:
 
     def overflow(self) -> int:
         """Pixels by which the page is wider than the window."""
-        return int(self.js("return document.documentElement.scrollWidth - window.innerWidth"))
+        # Not innerWidth: a phone zooms out over a page that is too wide, and innerWidth grows with it.
+        return int(self.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
     def screenshot(self, path: Path) -> None:
         """Save the whole page as PNG."""

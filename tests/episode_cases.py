@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pipeline.episodes import Episode, Turn
 
 
-def turn(prompt: Sequence[int], response: Sequence[int], *, logprobs: Sequence[float] | None = None, valid: bool = True) -> Turn:
-    return Turn(tuple(prompt), tuple(response), tuple(logprobs or [-1.0] * len(response)), "act", valid, 0.0)
+def turn(
+    prompt: Sequence[int], response: Sequence[int], *, logprobs: Sequence[float] | None = None, valid: bool = True, reward: float = 0.0
+) -> Turn:
+    return Turn(tuple(prompt), tuple(response), tuple(logprobs or [-1.0] * len(response)), "act", valid, reward)
 
 
 def episode(turns: Sequence[Turn], ret: float, *, task: str = "t0", group: int = 0, stop: str = "done") -> Episode:
+    """The whole return is the last turn's reward, unless turns bring rewards of their own."""
+    if turns and not any(t.reward for t in turns):
+        turns = [*turns[:-1], replace(turns[-1], reward=ret)]
     return Episode(task, "client-0", "default", "a", tuple(turns), ret, ret / 10, ret == 10, stop, group=group)  # type: ignore[arg-type]
 
 

@@ -20,8 +20,8 @@ HEAVY = ("torch", "ray", "vllm", "transformers", "deepspeed", "mlflow")
 ORCHESTRATION = {
     "pipeline.run", "pipeline.cli", "pipeline.job", "pipeline.federation", "pipeline.client", "pipeline.cluster", "pipeline.standalone",
     "pipeline.evaluation", "pipeline.report", "pipeline.view", "pipeline.progress", "pipeline.recorder", "pipeline.doctor",
-    "pipeline.planning", "pipeline.selftest", "pipeline.heterogeneity", "pipeline.play", "pipeline.diagnose", "pipeline.inside",
-    "pipeline.trial", "pipeline.parts",
+    "pipeline.planning", "pipeline.selftest", "pipeline.shared_prompts", "pipeline.heterogeneity", "pipeline.play", "pipeline.diagnose",
+    "pipeline.trial", "pipeline.parts", "pipeline.sweep", "pipeline.inside", "pipeline.reproduce",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
+from pipeline.aggregation.drift import policy_norm
 from pipeline.aggregation.mean import StreamingMean
 from pipeline.episodes import FloatArray, State
 
@@ -13,10 +14,12 @@ from pipeline.episodes import FloatArray, State
 class Rule(ABC):
     """One round after another: ``begin``, ``fold`` per client in a fixed order, ``finish``.
 
-    ``sent`` holds the shapes of the arrays that every client must send.
+    ``sent`` holds the shapes of the arrays that every client must send. ``adapters`` are the values of ``model.adapter`` whose parameters
+    the rule can average. What a rule keeps from one round to the next is not in checkpoints: the global state alone is.
     """
 
     name: ClassVar[str]
+    adapters: ClassVar[frozenset[str]] = frozenset({"full", "lora"})
     sent: Mapping[str, tuple[int, ...]]
 
     @abstractmethod
@@ -33,13 +36,15 @@ class Rule(ABC):
 
     @abstractmethod
     def finish(self) -> tuple[dict[str, FloatArray], dict[str, float]]:
-        """The new state and scalars about the round; ``update_norm`` (norm of the mean difference) always."""
+        """The new state and scalars about the round; ``update_norm`` always: the norm of the mean difference, a critic's part left out
+        (``policy_norm``)."""
 
 
 class MeanRule(Rule):
     """FedAvg (McMahan et al. 2017, arXiv 1602.05629): the start plus the weighted mean difference, array by array."""
 
     name = "full"
+    adapters = frozenset({"full"})
 
     def begin(self, state: State) -> None:
         """See ``Rule``."""
@@ -53,5 +58,5 @@ class MeanRule(Rule):
 
     def finish(self) -> tuple[dict[str, FloatArray], dict[str, float]]:
         """See ``Rule``."""
-        state, squared = self.mean.added_to(self.start)
-        return state, {"update_norm": squared**0.5}
+        state, squares = self.mean.added_to(self.start)
+        return state, {"update_norm": policy_norm(squares)}

@@ -1,7 +1,7 @@
 """Rules for LoRA adapters, whose weight change is ``(alpha / r) * B A``: averaging the factors is not averaging the product.
 
 Names are peft's: ``base_model.model.<module>.lora_A.weight`` [r, in] and ``base_model.model.<module>.lora_B.weight`` [out, r]. What else
-a state holds (a value head, say) is averaged as in FedAvg.
+a policy's state holds is averaged as in FedAvg.
 
 ``merge`` keeps a second kind of entry in the global state, which clients do not send: ``merged.<module>.weight`` [out, in], the dense
 float32 change of the base weight ``<module>.weight`` (scale included) folded in so far, absent before the first round. Whoever loads
@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from pipeline.aggregation.base import Rule
+from pipeline.aggregation.drift import policy_norm
 from pipeline.aggregation.lowrank import ProductMean
 from pipeline.aggregation.mean import Float64Array, StreamingMean
 from pipeline.episodes import FloatArray, State
@@ -78,6 +79,8 @@ def _without_merged(state: State, rule: str) -> State:
 class LoraRule(Rule):
     """What the rules below share: the plain mean of every array that clients send."""
 
+    adapters: ClassVar[frozenset[str]] = frozenset({"lora"})
+
     def begin(self, state: State) -> None:
         """See ``Rule``."""
         self.start = _without_merged(state, self.name)
@@ -95,8 +98,8 @@ class LoraRule(Rule):
 
     def finish(self) -> tuple[dict[str, FloatArray], dict[str, float]]:
         """See ``Rule``."""
-        state, squared = self.mean.added_to(self.start)
-        return state, {"update_norm": squared**0.5}
+        state, squares = self.mean.added_to(self.start)
+        return state, {"update_norm": policy_norm(squares)}
 
     def _factors(self, pair: Factors, delta: State) -> tuple[Float64Array, Float64Array]:
         """A client's own B and A."""

@@ -55,14 +55,15 @@ class StreamingMean:
         self._fold()
         return (self._sums[name] / self.weight).reshape(self.shapes[name])
 
-    def added_to(self, base: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], float]:
-        """``base`` plus the mean, float32, for every name; and the mean's squared norm over all names."""
+    def added_to(self, base: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], dict[str, float]]:
+        """``base`` plus the mean, float32, for every name; and the mean's squared norm, by name."""
         self._fold()
         result: dict[str, FloatArray] = {}
-        squared, scale, piece = 0.0, 1.0 / self.weight, np.empty(CHUNK, np.float64)
+        squares: dict[str, float] = {}
+        scale, piece = 1.0 / self.weight, np.empty(CHUNK, np.float64)
         for name, total in self._sums.items():
             start = np.ascontiguousarray(base[name]).reshape(-1)
-            moved = np.empty(total.size, np.float32)
+            moved, squared = np.empty(total.size, np.float32), 0.0
             for begin in range(0, total.size, CHUNK):
                 value = piece[: min(CHUNK, total.size - begin)]
                 np.multiply(total[begin : begin + CHUNK], scale, out=value)
@@ -70,7 +71,8 @@ class StreamingMean:
                 value += start[begin : begin + CHUNK]
                 moved[begin : begin + CHUNK] = value
             result[name] = moved.reshape(self.shapes[name])
-        return result, squared
+            squares[name] = squared
+        return result, squares
 
 
 def _sum_piece(flats: list[tuple[FloatArray, np.float32]], begin: int, partial: FloatArray, term: FloatArray) -> None:

@@ -23,6 +23,8 @@ class Rows:
     """Training rows. Row i is ``tokens[i]`` (prompt then response), of which the last ``response_lengths[i]`` were generated.
 
     ``logprobs[i]`` are the sampler's log-probabilities of the response. ``metrics`` are scalars about the batch as a whole.
+    With a critic, ``rewards[i]`` is what row i earns at its end, and ``credit`` adds one advantage, old value and value target per response
+    token, which take the place of ``advantages``.
     """
 
     tokens: Sequence[IntArray]
@@ -31,6 +33,10 @@ class Rows:
     advantages: FloatArray
     episodes: IntArray
     groups: IntArray
+    rewards: FloatArray | None = None
+    token_advantages: Sequence[FloatArray] | None = None
+    old_values: Sequence[FloatArray] | None = None
+    value_targets: Sequence[FloatArray] | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -63,6 +69,8 @@ class MicroBatch:
     advantages: torch.Tensor
     rows: IntArray
     ref_logprobs: torch.Tensor | None = None
+    old_values: torch.Tensor | None = None
+    value_targets: torch.Tensor | None = None
     weight: float = 1.0
 
 
@@ -81,6 +89,9 @@ class Algorithm(ABC):
     needs_reference: bool
     """Whether ``loss`` needs the anchor's log-probabilities."""
 
+    needs_critic: bool = False
+    """Whether there is a critic to train, which ``credit`` and ``value_loss`` are about."""
+
     needs_entropy: bool
     """Whether the entropy needs a gradient."""
 
@@ -94,3 +105,14 @@ class Algorithm(ABC):
     @abstractmethod
     def loss(self, batch: MicroBatch, logprobs: torch.Tensor, entropy: torch.Tensor, ref_logprobs: torch.Tensor | None) -> Loss:
         """Loss of a micro-batch. ``logprobs``, ``entropy`` and ``ref_logprobs`` are [n], one value per response token."""
+
+    def credit(self, rows: Rows, values: Sequence[FloatArray], ref_logprobs: Sequence[FloatArray] | None) -> Rows:
+        """Advantages and value targets from the critic's ``values`` before the update, one per response token of each row.
+
+        ``values`` and targets are in the critic's own units, advantages in those of the rewards.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no critic")
+
+    def value_loss(self, batch: MicroBatch, values: torch.Tensor) -> Loss:
+        """Loss of the critic on a micro-batch; ``values`` are [n]."""
+        raise NotImplementedError(f"{type(self).__name__} has no critic")

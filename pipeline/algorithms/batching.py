@@ -113,14 +113,20 @@ def collate(
         positions[at : at + n] = np.arange(first, first + n)
         at += n
     old = np.concatenate([rows.logprobs[i] for i in index])
-    ref = None if ref_logprobs is None else torch.from_numpy(np.concatenate([ref_logprobs[i] for i in index])).to(device)
+
+    def tokenwise(values: Sequence[FloatArray] | None) -> torch.Tensor | None:
+        return None if values is None else torch.from_numpy(np.concatenate([values[i] for i in index])).to(device)
+
+    own = tokenwise(rows.token_advantages)
     return MicroBatch(
         input_ids=torch.from_numpy(input_ids).to(device),
         positions=torch.from_numpy(positions).to(device),
         targets=torch.from_numpy(np.concatenate([t[len(t) - n :] for t, n in zip(tokens, responses.tolist(), strict=True)])).to(device),
         old_logprobs=torch.from_numpy(old).to(device),
-        advantages=torch.from_numpy(np.repeat(rows.advantages[index], responses)).to(device),
+        advantages=torch.from_numpy(np.repeat(rows.advantages[index], responses)).to(device) if own is None else own,
         rows=index,
-        ref_logprobs=ref,
+        ref_logprobs=tokenwise(ref_logprobs),
+        old_values=tokenwise(rows.old_values),
+        value_targets=tokenwise(rows.value_targets),
         weight=1.0 if micro.counted else 0.0,
     )

@@ -30,6 +30,20 @@ def clipped_policy_loss(
     return loss, ratio, was_clipped
 
 
+def clipped_value_loss(
+    values: torch.Tensor, old_values: torch.Tensor, targets: torch.Tensor, clip: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Half the squared error of a value that may move by ``clip`` from the old one, or of the value itself where that is worse: loss and
+    "was clipped" per token, as in Schulman's own code for PPO (see Engstrom et al. 2020, arXiv 2005.12729, section 3). ``clip`` None
+    leaves the plain error."""
+    plain = (values - targets).square()
+    if clip is None:
+        return 0.5 * plain, torch.zeros_like(plain, dtype=torch.bool)
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    bounded = (near - targets).square()
+    return 0.5 * torch.maximum(plain, bounded), bounded > plain
+
+
 def token_logprobs(
     hidden: torch.Tensor,
     head: Callable[[torch.Tensor], torch.Tensor],

@@ -7,6 +7,7 @@ options that cannot matter.
 from pipeline.config.aggregation import AggregationConfig
 from pipeline.config.algorithm import AlgorithmConfig
 from pipeline.config.config import Config
+from pipeline.config.critic import CriticConfig
 from pipeline.config.evaluation import EvaluationConfig
 from pipeline.config.federation import FederationConfig
 from pipeline.config.learner import LearnerConfig
@@ -23,6 +24,7 @@ __all__ = [
     "AggregationConfig",
     "AlgorithmConfig",
     "Config",
+    "CriticConfig",
     "EvaluationConfig",
     "FederationConfig",
     "LearnerConfig",

@@ -11,6 +11,7 @@ from pydantic import Field
 from pipeline.config.aggregation import AggregationConfig
 from pipeline.config.algorithm import AlgorithmConfig
 from pipeline.config.base import Section
+from pipeline.config.critic import CriticConfig
 from pipeline.config.evaluation import EvaluationConfig
 from pipeline.config.federation import FederationConfig
 from pipeline.config.learner import LearnerConfig
@@ -61,6 +62,7 @@ class Config(Section):
     rollout: RolloutConfig = Field(RolloutConfig(), description="Generating episodes.")
     learner: LearnerConfig = Field(LearnerConfig(), description="Training on them.")
     algorithm: AlgorithmConfig = Field(AlgorithmConfig(), description="The objective.")
+    critic: CriticConfig = Field(CriticConfig(), description="PPO's value function.")
     aggregation: AggregationConfig = Field(AggregationConfig(), description="Averaging.")
     evaluation: EvaluationConfig = Field(EvaluationConfig(), description="Measuring.")
     tracking: TrackingConfig = Field(TrackingConfig(), description="MLflow.")
@@ -79,6 +81,6 @@ class Config(Section):
         """The settings behind ``training_hash``, as JSON values by dotted name."""
         plain = self.plain()
         chosen: dict[str, Any] = {"run.seed": self.run.seed}
-        for section in ("model", "world", "federation", "rollout", "learner", "algorithm", "aggregation"):
+        for section in ("model", "world", "federation", "rollout", "learner", "algorithm", "critic", "aggregation"):
             chosen.update({path: value for name, value in plain[section].items() if (path := f"{section}.{name}") not in FREE_SETTINGS})
         return chosen

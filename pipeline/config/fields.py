@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from pipeline.config.base import Section
 from pipeline.config.config import Config
+from pipeline.config.named import Named
 
 _KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "text", Path: "path", type(None): "null"}
 
@@ -33,6 +34,8 @@ class Setting:
     choices: tuple[Any, ...]
     bounds: str
     description: str
+    named: bool = False
+    """Whether its choices are names that plug-ins may add to."""
 
     @property
     def default_json(self) -> Any:
@@ -86,9 +89,17 @@ class Setting:
         return value if isinstance(value, int | float) else text
 
 
-@cache
 def settings() -> tuple[Setting, ...]:
-    """All settings in the order of the sections."""
+    """All settings in the order of the sections, with the names that plug-ins have added so far."""
+    from envs.plugins import load_installed
+    from envs.registry import changes
+
+    load_installed()
+    return _settings(changes())
+
+
+@lru_cache(maxsize=1)
+def _settings(changes: int) -> tuple[Setting, ...]:
     return tuple(_walk(Config, ""))
 
 
@@ -98,8 +109,13 @@ def _walk(section: type[Section], prefix: str) -> Iterator[Setting]:
         if isinstance(annotation, type) and issubclass(annotation, Section):
             yield from _walk(annotation, f"{prefix}{name}.")
         else:
+            named = next((item for item in _marks(info) if isinstance(item, Named)), None)
             kinds, choices = _kinds(annotation)
-            yield Setting(f"{prefix}{name}", info.get_default(), frozenset(kinds), tuple(choices), _bounds(info), info.description or "")
+            if named is not None:
+                choices = list(named.names())
+                kinds = kinds - {"text"} | (set() if choices else {"name that a plug-in registers"})
+            bounds, meaning = _bounds(info), info.description or ""
+            yield Setting(f"{prefix}{name}", info.get_default(), frozenset(kinds), tuple(choices), bounds, meaning, named is not None)
 
 
 def _kinds(annotation: Any) -> tuple[set[str], list[Any]]:
@@ -134,10 +150,15 @@ def scalar(text: str) -> Any:
     return value if isinstance(value, int | float) else text
 
 
+def _marks(info: FieldInfo) -> list[Any]:
+    """What is noted beside a field's type, or beside a part of it where it is a union."""
+    parts = [part for part in typing.get_args(info.annotation) if typing.get_origin(part) is Annotated]
+    return [*info.metadata, *(item for part in parts for item in part.__metadata__)]
+
+
 def _bounds(info: FieldInfo) -> str:
     low = high = above = below = None
-    parts = [part for part in typing.get_args(info.annotation) if typing.get_origin(part) is Annotated]
-    for item in [*info.metadata, *(item for part in parts for item in part.__metadata__)]:
+    for item in _marks(info):
         match item:
             case Ge(ge=value):
                 low = value

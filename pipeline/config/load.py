@@ -21,9 +21,10 @@ from pipeline.config.config import Config
 from pipeline.config.fields import Setting, scalar, settings
 from pipeline.config.rules import Problem, adapter_slots_needed, problems
 from pipeline.errors import ConfigError
+from pipeline.plugins import load as load_plugins
 
 _MISSING = object()
-_SWITCHES = ("config", "resume", "dry-run", "help")
+_SWITCHES = ("config", "resume", "dry-run", "plugins", "help")
 """Words of the command line that are no settings, for the nearest name."""
 _SHOWN = 80
 """Characters shown of a refused value."""
@@ -31,6 +32,11 @@ _SHOWN = 80
 
 LEARNING_RATES: Mapping[tuple[bool, bool], float] = {(True, True): 5e-3, (True, False): 1e-3, (False, True): 1e-5, (False, False): 1e-6}
 """Default learning rate by (embedded model, LoRA). 1e-6 for whole weights of a real model is the published setting."""
+
+CRITIC_LEARNING_RATES: Mapping[tuple[bool, bool], float] = {
+    (True, True): 5e-3, (True, False): 1e-3, (False, True): 1e-4, (False, False): 1e-5,
+}  # fmt: skip
+"""The same for the critic. 1e-5 for whole weights of a real model is the published setting."""
 
 OWN_TEMPLATES: Mapping[str, str] = {"alfworld": "memory", "bandit": "plain", "guess": "plain"}
 """Prompt forms of the embedded models by world; ``short`` elsewhere."""
@@ -48,22 +54,25 @@ MODEL_NEW_TOKENS = 512
 """Default response length of models that think before they act."""
 
 
-def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
+def load_config(path: Path | None = None, overrides: Sequence[str] = (), *, must_matter: frozenset[str] | None = None) -> Config:
     """The configuration of ``path`` (all defaults without one) with ``overrides`` such as ``--federation.rounds 5`` on top.
 
     Raises ``ConfigError`` that lists every unknown key (with the nearest name), wrong type, value out of range, and every combination
-    that cannot work or option that cannot matter (``rules``).
+    that cannot work or option that cannot matter (``rules``): of all options, or of those named by ``must_matter``. What a sweep's base
+    sets may matter in some of its trials only.
     """
     tree, lines = ({}, {}) if path is None else _read(path)
     found: list[Problem] = []
     _apply(tree, overrides, found)
-    return _validate(tree, found, lines, path)
+    _load_plugins(tree)
+    return _validate(tree, found, lines, path, must_matter)
 
 
 def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The same for a stored ``config.resolved.json``, whose every value stands, whatever today's defaults are.
 
     Only what ``overrides`` name is refused where it cannot matter. Adapter slots follow the clients in flight unless they are named.
+    Plug-ins that ``overrides`` name are loaded beside the stored ones.
     """
     tree, _ = _read(path)
     given: dict[str, Any] = {}
@@ -71,8 +80,12 @@ def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
     _apply(given, overrides, found)
     if given and isinstance(tree.get("rollout"), dict):
         tree["rollout"]["adapter_slots"] = None
+    stored = _plugins(tree)
     for section, values in given.items():
         _merge(tree, section, values)
+    if added := _plugins(given):
+        tree["run"]["plugins"] = list(dict.fromkeys((*stored, *added)))
+    _load_plugins(tree)
     explicit = frozenset(s.path for s in settings() if _names(given, s.path))
     try:
         return _validate(tree, found, {}, path, explicit)
@@ -80,12 +93,25 @@ def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{error}\n(settings of {path} with the command line on top)") from None
 
 
+def _plugins(tree: Mapping[str, Any]) -> list[str]:
+    """The plug-ins that a file or command line names; none where the setting has another form, which validation refuses."""
+    run = tree.get("run")
+    named = run.get("plugins") if isinstance(run, dict) else None
+    return named if isinstance(named, list) and all(isinstance(name, str) for name in named) else []
+
+
+def _load_plugins(tree: dict[str, Any]) -> None:
+    """Load them before anything is validated, since they say what is valid; and write them as other processes find them."""
+    if named := _plugins(tree):
+        tree["run"]["plugins"] = list(load_plugins(named))
+
+
 def resolve(config: Config) -> Config:
     """The same with the defaults filled in that depend on other settings, so that the stored file hides nothing.
 
     What depends on the model (``rollout.max_context``) or on the world's data (``world.*``) is filled in where those are known.
     """
-    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}, "learner": {}, "federation": {}}
+    changes: dict[str, dict[str, Any]] = {"aggregation": {}, "rollout": {}, "learner": {}, "critic": {}, "federation": {}}
     partition = config.federation.partition
     # A run may be resumed from another folder.
     files = {name: path.expanduser().absolute() for name in ("file", "labels") if (path := getattr(partition, name)) is not None}
@@ -95,6 +121,8 @@ def resolve(config: Config) -> Config:
     embedded = config.model.name == "embedded"
     if "lr" not in config.learner.model_fields_set:
         changes["learner"]["lr"] = LEARNING_RATES[embedded, lora]
+    if "lr" not in config.critic.model_fields_set:
+        changes["critic"]["lr"] = CRITIC_LEARNING_RATES[embedded, lora]
     if embedded and not lora:
         own = EMBEDDED_LEARNER.get(config.world.name, {})
         changes["learner"].update({name: value for name, value in own.items() if name not in config.learner.model_fields_set})
@@ -325,6 +353,10 @@ def _bad_value(name: str, tree: Mapping[str, Any], setting: Setting | None, mess
     if isinstance(value, str) and setting.choices:
         near = difflib.get_close_matches(value, [str(choice) for choice in setting.choices], n=1)
         text += f"; did you mean {near[0]!r}?" if near else ""
+    if setting.named:
+        from envs.registry import not_imported
+
+        text += not_imported()
     return Problem(name, value, text)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from pipeline.config.base import Section
+from pipeline.config.named import Named
 
 
 class PartitionConfig(Section):
-    """Task heterogeneity, one dispersion knob per measure; those left out are uniform. All three may be combined, a file stands alone."""
+    """Task heterogeneity, one dispersion knob per measure; those left out are uniform. All three may be combined; a file and a plug-in's
+    partition stand alone."""
 
     preference: float | None = Field(
         None,
@@ -31,6 +34,8 @@ class PartitionConfig(Section):
         description="ALFWorld: share of rooms that belong to one client alone (the divergence of `env_disjoint` with `reference`).",
     )
     file: Path | None = Field(None, description="JSON object from client name to a list of task ids; stands in for the knobs.")
+    name: Annotated[str, Named("partition")] | None = Field(None, description="A plug-in's partition; stands in for the knobs.")
+    options: dict[str, bool | int | float | str] = Field({}, description="Settings of a plug-in's partition, by name.")
     labels: Path | None = Field(None, description="JSON file of easy and hard tasks, as `fedagent data label` writes it; for `hardness`.")
     min_size: int | None = Field(
         None, ge=1, le=1_000_000, description="Fewest tasks of a client with `coverage`. Default: a tenth of the mean size."

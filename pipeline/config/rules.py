@@ -6,10 +6,12 @@ Reads configurations, nothing else.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.config.algorithm import ALGORITHMS
 from pipeline.config.config import Config
 
 
@@ -114,16 +116,40 @@ def _tasks(config: Config) -> Iterator[Problem]:
         )
 
 
+def _suits(rule: str, adapter: str) -> bool:
+    """Whether a rule can average the parameters of that ``model.adapter``."""
+    from pipeline.plugins import RULES
+
+    if rule in RULES.own:
+        return (rule == "full") == (adapter == "full")
+    adapters: frozenset[str] = RULES.get(rule).adapters  # type: ignore[attr-defined]
+    return adapter in adapters
+
+
+def _outside(config: Config) -> Iterator[Problem]:
+    """Options that only what plug-ins register has."""
+    from pipeline.plugins import ALGORITHMS as OBJECTIVES
+    from pipeline.plugins import RULES
+
+    rule, partition, algorithm = config.aggregation.rule, config.federation.partition, config.algorithm.name
+    if rule is None or rule in RULES.own:
+        yield from _unused(config, f"with aggregation.rule = {rule or 'null'}, which has none", "aggregation.options")
+    if algorithm in OBJECTIVES.own:
+        yield from _unused(config, f"with algorithm.name = {algorithm}, which has none", "algorithm.options")
+    if partition.name is None:
+        yield from _unused(config, "without federation.partition.name", "federation.partition.options")
+
+
 def _adapter(config: Config) -> Iterator[Problem]:
     rule = config.aggregation.rule
     if config.model.adapter == "full":
         yield from _unused(
             config, "with model.adapter = full", "model.lora.rank", "model.lora.alpha", "model.lora.targets", "rollout.adapter_slots"
         )
-        if rule not in (None, "full"):
+        if rule is not None and not _suits(rule, "full"):
             yield Problem("aggregation.rule", rule, "averages LoRA factors, but model.adapter = full; use full, or model.adapter = lora")
         return
-    if rule == "full":
+    if rule is not None and not _suits(rule, "lora"):
         yield Problem(
             "aggregation.rule",
             rule,
@@ -148,10 +174,53 @@ def _adapter(config: Config) -> Iterator[Problem]:
 
 
 def _algorithm(config: Config) -> Iterator[Problem]:
-    if config.algorithm.kl_coef == 0:
-        yield from _unused(config, "with algorithm.kl_coef = 0", "algorithm.kl_estimator", "algorithm.kl_anchor")
-    if not config.algorithm.normalize_std:
-        yield from _unused(config, "with algorithm.normalize_std = false", "algorithm.std_floor")
+    algorithm = config.algorithm
+    traits = ALGORITHMS.get(algorithm.name)
+    if traits is None:
+        near = difflib.get_close_matches(algorithm.name, ALGORITHMS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        yield Problem("algorithm.name", algorithm.name, f"allowed: {' | '.join(ALGORITHMS)}{hint}")
+        return
+    yield from _unused(config, f"with algorithm.name = {algorithm.name}", *traits.unused)
+    if algorithm.group_size < traits.smallest_group:
+        yield Problem(
+            "algorithm.group_size",
+            algorithm.group_size,
+            f"{algorithm.name} compares episodes of one task; allowed: {traits.smallest_group} to 1024",
+        )
+    if algorithm.kl_coef == 0:
+        yield from _unused(config, "with algorithm.kl_coef = 0", "algorithm.kl_estimator", "algorithm.kl_anchor", "algorithm.kl_in")
+    elif algorithm.kl_in == "reward" and algorithm.kl_estimator == "k3_unbiased":
+        yield Problem(
+            "algorithm.kl_estimator", "k3_unbiased", "differs from k3 as a loss alone; allowed with algorithm.kl_in = reward: k1, k2, k3"
+        )
+    for switch in ("normalize_std", "whiten"):
+        if not getattr(algorithm, switch):
+            yield from _unused(config, f"with algorithm.{switch} = false", "algorithm.std_floor")
+
+
+def _critic(config: Config) -> Iterator[Problem]:
+    traits = ALGORITHMS.get(config.algorithm.name)
+    if traits is None or not traits.critic:
+        return
+    critic, federation = config.critic, config.federation
+    if federation.mode != "federated":
+        yield from _unused(
+            config, f"with federation.mode = {federation.mode}: one client trains and nothing is averaged", "critic.federate"
+        )
+    elif not critic.federate and config.learner.optimizer_state == "average":
+        yield Problem(
+            "critic.federate",
+            False,
+            "the server would average the optimizer moments of critics that it does not have; "
+            "allowed with learner.optimizer_state = average: true",
+        )
+    if critic.warmup_rounds >= federation.rounds:
+        yield Problem(
+            "critic.warmup_rounds",
+            critic.warmup_rounds,
+            f"the policy would never be trained in federation.rounds = {federation.rounds}; allowed: 0 to {federation.rounds - 1}",
+        )
 
 
 def _learner(config: Config) -> Iterator[Problem]:
@@ -188,9 +257,14 @@ def _world(config: Config) -> Iterator[Problem]:
 
 
 def _evaluation(config: Config) -> Iterator[Problem]:
-    heldout, tasks = config.world.heldout, config.evaluation.tasks
-    if heldout is not None and tasks > heldout and is_set(config, "evaluation.tasks"):
-        yield Problem("evaluation.tasks", tasks, f"world.heldout = {heldout} tasks are held out; allowed: 1 to {heldout}")
+    heldout, tasks, skip = config.world.heldout, config.evaluation.tasks, config.evaluation.skip
+    if heldout is not None and skip >= heldout:
+        yield Problem("evaluation.skip", skip, f"world.heldout = {heldout} tasks are held out; allowed: 0 to {heldout - 1}")
+    elif heldout is not None and tasks > heldout - skip and is_set(config, "evaluation.tasks"):
+        left = f", evaluation.skip = {skip} passed over" if skip else ""
+        yield Problem("evaluation.tasks", tasks, f"world.heldout = {heldout} tasks are held out{left}; allowed: 1 to {heldout - skip}")
+    if not config.evaluation.clients:
+        yield from _unused(config, "without evaluation.clients", "evaluation.client_tasks")
 
 
 def _rollout(config: Config) -> Iterator[Problem]:
@@ -239,6 +313,10 @@ def _partition(config: Config) -> Iterator[Problem]:
     partition = config.federation.partition
     section = "federation.partition"
     knobs = [name for name in ("preference", "coverage", "hardness") if getattr(partition, name) is not None]
+    if partition.name is not None:
+        others = (*knobs, "scenes", "file", "min_size", "mean_size", "max_size", "easy_mean", "reference")
+        yield from _unused(config, f"with {section}.name = {partition.name}", *(f"{section}.{name}" for name in others))
+        return
     if partition.scenes is not None:
         if config.world.name != "alfworld":
             yield Problem(f"{section}.scenes", partition.scenes, f"rooms are ALFWorld's, but world.name = {config.world.name}")
@@ -294,7 +372,9 @@ RULES: tuple[Rule, ...] = (
     _partition,
     _variant,
     _adapter,
+    _outside,
     _algorithm,
+    _critic,
     _learner,
     _world,
     _evaluation,

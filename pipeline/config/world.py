@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pipeline.config.base import Section
+from pipeline.config.named import Named
 from pipeline.config.variant import VariantConfig
 
 
 class WorldConfig(Section):
     """The world of all clients and how its tasks are split."""
 
-    name: str = Field("webshop", description="Name of a registered world.")
+    name: Annotated[str, Named("world", strict=False)] = Field("webshop", description="Where agents act.")
     data: Path | None = Field(None, description="Data folder. Default: the world's variable (WEBSHOP_DATA); without one, generated data.")
     products: int = Field(400, ge=20, le=2_000_000, description="Products of the generated catalogue; only without a data folder.")
     data_seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the generated catalogue; only without a data folder.")
@@ -40,5 +41,7 @@ class WorldConfig(Section):
         le=100_000,
         description="Tasks kept for evaluation. Default: 500 (WebShop) or all with a data folder, else 400 or 300.",
     )
-    options: dict[str, bool | int | float | str] = Field({}, description="Settings of other worlds, such as bandit, by name.")
+    options: dict[str, bool | int | float | str] = Field(
+        {}, description="Settings of other worlds, such as bandit or a plug-in's, by name."
+    )
     variant: VariantConfig = Field(VariantConfig(), description="How clients differ in what their world answers.")

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config import AlgorithmConfig, LearnerConfig, ModelConfig
+from pipeline.config import AlgorithmConfig, CriticConfig, LearnerConfig, ModelConfig
 from pipeline.config.model import LoraConfig
 from pipeline.errors import LearnerError
-from pipeline.models import state_hash
+from pipeline.models import initial_state, split_critic, state_hash
 from tests.conftest import ROOT
 from tests.episode_cases import random_episodes
 from tests.tiny_model import make_tiny_model, random_adapter, random_weights
@@ -40,11 +40,18 @@ def cluster() -> Iterator[Any]:
     ray.shutdown()
 
 
-def make_group(tiny: Path, model: ModelConfig, learner: LearnerConfig, algorithm: AlgorithmConfig | None = None, **options: Any) -> Any:
+def make_group(
+    tiny: Path,
+    model: ModelConfig,
+    learner: LearnerConfig,
+    algorithm: AlgorithmConfig | None = None,
+    critic: CriticConfig | None = None,
+    **options: Any,
+) -> Any:
     from actors.learner import LearnerGroup
     from actors.learning import LearnerSettings
 
-    group = LearnerGroup(LearnerSettings(tiny, model, learner, algorithm or AlgorithmConfig()), **options)
+    group = LearnerGroup(LearnerSettings(tiny, model, learner, algorithm or AlgorithmConfig(), critic or CriticConfig()), **options)
     group.start()
     return group
 
@@ -63,6 +70,7 @@ def largest_gap(a: Any, b: Any) -> float:
 def test_two_workers_make_the_update_of_one(cluster: Any, tiny: Path) -> None:
     start = random_adapter(tiny, LORA.lora, 1)
     found = {}
+    looks: dict[int, Any] = {}
     for workers in (1, 2):
         # Fewer rows in the last mini-batches than micro-batches of a worker: fillers are exercised too.
         learner = LearnerConfig(workers=workers, mini_batch=9, micro_batch_tokens=64, optimizer_state="keep", lr=1e-4)
@@ -72,6 +80,8 @@ def test_two_workers_make_the_update_of_one(cluster: Any, tiny: Path) -> None:
         assert again[2].content == found[workers][2].content == state_hash(found[workers][0])
         scores = asyncio.run(group.score(cluster.put(start), [[5, 6, 7], [8, 9], [10]], [[10, 11], [12], [13, 14]]))
         found[workers] += (scores,)  # type: ignore[assignment]
+        look = group.distributions(cluster.put(start), [[5, 6, 7], [8, 9], [10]], [[10, 11], [12], [13, 14]])
+        looks[workers] = cluster.get(asyncio.run(look))
         delta = cluster.get(asyncio.run(group.difference(cluster.put(start), cluster.put(found[workers][0]))))
         assert largest_gap(delta, {k: found[workers][0][k] - start[k] for k in start}) == 0
         group.stop()
@@ -94,6 +104,9 @@ def test_two_workers_make_the_update_of_one(cluster: Any, tiny: Path) -> None:
     ):
         assert one[2].metrics[name] == pytest.approx(two[2].metrics[name], rel=1e-3, abs=1e-5), name
     np.testing.assert_allclose(np.concatenate(one[3]), np.concatenate(two[3]), atol=1e-5)
+    assert len(looks[1]) == 5
+    np.testing.assert_allclose(looks[1], looks[2], atol=1e-5)
+    np.testing.assert_allclose(looks[1][np.arange(5), [10, 11, 12, 13, 14]], np.concatenate(one[3]), atol=1e-5)
 
 
 def test_partitioned_parameters_and_moments_give_the_same_updates(cluster: Any, tiny: Path) -> None:
@@ -114,6 +127,26 @@ def test_partitioned_parameters_and_moments_give_the_same_updates(cluster: Any, 
             assert largest_gap(mine[1].exp_avg_sq, wanted[1].exp_avg_sq) < 1e-5, stage
             assert mine[1].step == wanted[1].step
             assert mine[2].metrics["grad_norm"] == pytest.approx(wanted[2].metrics["grad_norm"], rel=1e-4)
+
+
+def test_two_workers_train_policy_and_critic_as_one_and_end_together(cluster: Any, tiny: Path) -> None:
+    """With partitioned parameters, and with a critic that does not travel in the state."""
+    start, found = initial_state(tiny, FULL, 0, critic=True), []
+    for workers, stage in ((1, 0), (2, 3)):
+        learner = LearnerConfig(workers=workers, zero_stage=stage, mini_batch=9, micro_batch_tokens=64, optimizer_state="keep", lr=3e-3)  # type: ignore[arg-type]
+        # The policy ends after its first step, on both workers: one that went on would wait for the other for ever.
+        algorithm = AlgorithmConfig(name="ppo", passes=3, kl_coef=0, target_kl=1e-5)
+        group = make_group(tiny, FULL, learner, algorithm, CriticConfig(lr=1e-4, federate=stage == 0), timeout_s=120)
+        state, moments, report = train(cluster, group, cluster.put(start))
+        found.append((*(split_critic(state) if stage == 0 else (state, moments.kept)), moments, report.metrics))
+        group.stop()
+    one, two = found
+    assert two[3]["steps"] == one[3]["steps"] == 1
+    assert one[2].critic_step == two[2].critic_step > 5
+    assert largest_gap(one[0], two[0]) < 2e-5
+    assert largest_gap(one[1], two[1]) < 2e-5
+    for name in ("value_loss", "explained_variance", "critic_grad_norm", "pg_loss", "approx_kl", "grad_norm"):
+        assert one[3][name] == pytest.approx(two[3][name], rel=1e-3, abs=1e-5), name
 
 
 def test_a_worker_that_dies_is_reported_by_name_and_replaced(cluster: Any, tiny: Path) -> None:

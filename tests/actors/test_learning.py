@@ -332,3 +332,64 @@ def test_at_another_temperature_the_first_ratio_is_still_one(make: Callable[...,
     result = make(learner=one_step, algorithm=AlgorithmConfig(kl_coef=0.0), temperature=0.5).update(request(), start, EPISODES)
     assert result.report.metrics["clip_fraction"] == 0.0
     assert result.report.metrics["logprob_gap"] < 1e-5
+
+
+PROMPTS = [[5, 6, 7, 8, 9], [10, 11, 12]]
+RESPONSES = [[13, 14], [15, 16, 17]]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_distributions_are_those_of_the_whole_logits(make: Callable[..., Any], tiny: Path, temperature: float) -> None:
+    state = random_adapter(tiny, LORA.lora, 3)
+    worker = make(temperature=temperature)
+    found = worker.distributions(state, PROMPTS, RESPONSES)
+    model = build_model(tiny, LORA, seed=0)
+    set_state(model, state)
+    expected = []
+    for prompt, response in zip(PROMPTS, RESPONSES, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prompt, *response]])).logits[0] / temperature
+        expected.append(torch.log_softmax(logits[len(prompt) - 1 : -1], -1).numpy())
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-4)
+    scored = worker.score(state, PROMPTS, RESPONSES)
+    if temperature == 1.0:
+        np.testing.assert_allclose(found[np.arange(5), np.concatenate(RESPONSES)], np.concatenate(scored), atol=1e-5)
+
+
+def test_two_clients_drift_apart_and_equal_ones_do_not(make: Callable[..., Any], tiny: Path) -> None:
+    """Real updates and real policies through the real aggregator."""
+    from actors.learning import difference
+    from pipeline.aggregation import make_aggregator
+    from pipeline.episodes import ClientUpdate, GlobalState
+
+    worker = make(learner=LearnerConfig(mini_batch=16, lr=1e-2))
+    start = random_adapter(tiny, LORA.lora, 1)
+    look = worker.distributions(start, PROMPTS, RESPONSES)
+
+    def measured(*batches: list[Episode]) -> dict[str, float]:
+        aggregator = make_aggregator("factors")
+        names = [f"c{i}" for i in range(len(batches))]
+        aggregator.begin(GlobalState("start", 0, start), names, look)
+        for name, batch in zip(names, batches, strict=True):
+            state = worker.update(request(), start, batch).state
+            policy = worker.distributions(state, PROMPTS, RESPONSES)
+            aggregator.add(ClientUpdate(name, 1, "start", difference(start, state), 1, 1, 1, policy=policy))
+        return dict(aggregator.finish().metrics)
+
+    other = random_episodes(4, 4, seed=9)
+    alike, apart = measured(EPISODES, EPISODES), measured(EPISODES, other)
+    assert alike["drift_cosine"] == pytest.approx(1, abs=1e-6)
+    assert alike["drift_ratio"] == pytest.approx(1, abs=1e-6)
+    assert alike["policy_divergence"] == pytest.approx(0, abs=1e-6)
+    assert alike["policy_shift"] > 1e-4
+    deltas = [
+        np.concatenate([d[k].ravel() for k in sorted(d)]).astype(np.float64)
+        for d in (difference(start, worker.update(request(), start, batch).state) for batch in (EPISODES, other))
+    ]
+    cosine = float(deltas[0] @ deltas[1] / np.linalg.norm(deltas[0]) / np.linalg.norm(deltas[1]))
+    assert apart["drift_cosine"] == pytest.approx(cosine, abs=1e-6)
+    assert cosine < 0.9
+    assert apart["policy_divergence"] > 1e-5
+    # A mixture of two is at most as far from either as half of what they could differ in.
+    assert apart["policy_divergence"] < np.log(2)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from pipeline.aggregation import make_aggregator
-from pipeline.aggregation.fedavg import RuleName
 from pipeline.episodes import ClientUpdate, FloatArray, GlobalState
 from pipeline.models import state_hash
 
@@ -29,7 +28,7 @@ def line(name: str, value: str) -> None:
     print(f"{name:62} {value}", flush=True)
 
 
-def ours(start: FloatArray, updates: Iterable[FloatArray], weights: list[int], rule: RuleName = "full") -> FloatArray:
+def ours(start: FloatArray, updates: Iterable[FloatArray], weights: list[int], rule: str = "full") -> FloatArray:
     """A round of the aggregator."""
     aggregator = make_aggregator(rule, "episodes")
     clients = [f"c{i:03d}" for i in range(len(weights))]
@@ -135,7 +134,7 @@ def adapters(clients: int, repeats: int) -> None:
     deltas = [{name: 0.01 * rng.standard_normal(v.shape, dtype=np.float32) for name, v in state.items()} for _ in range(clients)]
     size = sum(v.size for v in state.values())
 
-    def round_of(rule: RuleName) -> FloatArray:
+    def round_of(rule: str) -> FloatArray:
         aggregator = make_aggregator(rule)
         names = [f"c{i:03d}" for i in range(clients)]
         aggregator.begin(GlobalState("start", 0, state), names)
@@ -143,7 +142,7 @@ def adapters(clients: int, repeats: int) -> None:
             aggregator.add(ClientUpdate(client, 1, "start", delta, 1, 1, 1, {}))
         return next(iter(aggregator.finish().state.values()))
 
-    rules: tuple[RuleName, ...] = ("factors", "product")
+    rules: tuple[str, ...] = ("factors", "product")
     for rule, median in timed({rule: lambda rule=rule: round_of(rule) for rule in rules}, repeats).items():  # type: ignore[misc]
         line(f"{clients} adapters of {size:,} (rank {rank}, 49 matrices): {rule}", f"{median:7.0f} ms")
 

@@ -14,9 +14,11 @@ from pipeline.config import Config, EvaluationConfig, FederationConfig, LearnerC
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import AggregationError, LearnerError, QuorumError
 from pipeline.federation import Federation
+from pipeline.selftest import Probe
 from pipeline.services import EpisodeLogTarget, Handle, Published, Trained, UpdateMeta
 
 SECRET = "buy the red wig"
+SHARED = Probe(((1, 2), (3,)), ((4,), (5, 6)))
 TASKS = [Task(f"t{i}", SECRET, "wigs") for i in range(4)]
 
 
@@ -32,6 +34,8 @@ class World:
         self.sent: list[float] = []
         self.expected: list[str] = []
         self.optimizers: list[object] = []
+        self.looked: list[Handle] = []
+        self.policies: list[Handle | None] = []
 
     async def publish(self, name: str, state: Handle) -> None:
         assert name not in self.live
@@ -75,19 +79,30 @@ class World:
         if self.broken.get(client, 0) > 0:
             self.broken[client] -= 1
             raise LearnerError(f"no gradient for {client} (attempts left {self.broken[client]})")
-        return Trained(start + int(client[1:]), f"moments {client}", f"h{start}", {"loss": 1.0, "grad_norm": 2.0})
+        scalars = {"loss": 1.0, "grad_norm": 2.0, "clip_fraction": int(client[1:]) / 10}
+        return Trained(start + int(client[1:]), f"moments {client}", f"h{start}", scalars)
 
     async def difference(self, before: Handle, after: Handle) -> Handle:
         return after - before
 
-    async def begin(self, version: Published, clients: Sequence[str]) -> None:
-        self.base, self.expected, self.sent = version, list(clients), []
+    async def distributions(self, state: Handle, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Handle:
+        assert (prompts, responses) == (SHARED.prompts, SHARED.responses)
+        self.looked.append(state)
+        if self.broken.get("look", 0) > 0:
+            self.broken["look"] -= 1
+            raise LearnerError("the learner died")
+        return f"policy {state}"
 
-    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
+    async def begin(self, version: Published, clients: Sequence[str], policy: Handle | None = None) -> None:
+        self.base, self.expected, self.sent = version, list(clients), []
+        self.policies.append(policy)
+
+    async def add(self, meta: UpdateMeta, delta: Handle, moments: Handle | None, policy: Handle | None = None) -> None:
         assert meta.base_version == self.base.name
         self.updates.append(meta)
         self.expected.remove(meta.client)
         self.sent.append(delta)
+        self.policies.append(policy)
         self.moments = moments
 
     async def skip(self, client: str) -> None:
@@ -232,7 +247,7 @@ def test_a_client_past_its_deadline_costs_itself_not_the_round() -> None:
 def test_an_update_that_does_not_fit_is_not_a_client_failure() -> None:
     world = World()
 
-    async def refuse(meta: UpdateMeta, delta: Handle, moments: Handle | None) -> None:
+    async def refuse(meta: UpdateMeta, delta: Handle, moments: Handle | None, policy: Handle | None = None) -> None:
         raise AggregationError("client c1: key 'x' is missing")
 
     world.add = refuse  # type: ignore[method-assign]
@@ -249,6 +264,47 @@ def test_nothing_of_tasks_or_episodes_reaches_aggregator_or_records() -> None:
     assert SECRET not in outside
     assert "t0" not in outside
     assert world.updates[0].n_tasks == len(TASKS)
+
+
+def test_policies_are_looked_at_at_the_start_and_after_each_clients_last_epoch() -> None:
+    world = World()
+    fed, _, _ = federation(world)
+    fed.shared = SHARED
+    asyncio.run(fed.run_round(start(world), 1))
+    assert sorted(world.looked) == [0.0, 2.0, 4.0, 8.0]
+    assert world.policies[0] == "policy 0.0"
+    assert set(world.policies[1:]) == {"policy 2.0", "policy 4.0", "policy 8.0"}
+
+
+def test_without_shared_prompts_no_policy_is_looked_at() -> None:
+    world = World()
+    fed, _, _ = federation(world)
+    asyncio.run(fed.run_round(start(world), 1))
+    assert world.looked == []
+    assert set(world.policies) == {None}
+
+
+def test_a_learner_that_dies_over_a_look_is_asked_again() -> None:
+    world = World()
+    world.broken = {"look": 1}
+    fed, _, _ = federation(world)
+    fed.shared = SHARED
+    asyncio.run(fed.run_round(start(world), 1))
+    assert world.looked[:2] == [0.0, 0.0]
+    world = World()
+    world.broken = {"look": 2}
+    fed, _, _ = federation(world)
+    fed.shared = SHARED
+    with pytest.raises(LearnerError, match="the learner died"):
+        asyncio.run(fed.run_round(start(world), 1))
+
+
+def test_the_share_of_clipped_tokens_reaches_the_round() -> None:
+    world = World()
+    fed, notes, _ = federation(world)
+    asyncio.run(fed.run_round(start(world), 1))
+    (record,) = [r for r in notes.records if r["kind"] == "round"]
+    assert record["clip_fraction"] == pytest.approx((0.1 + 0.2 + 0.4) / 3)
 
 
 def test_optimizer_moments_follow_the_client_only_when_kept() -> None:

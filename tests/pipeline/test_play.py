@@ -60,7 +60,7 @@ class DoorWorld(World):
 def _doors() -> Iterator[None]:
     register_world("doors", DoorWorld)
     yield
-    del base._FACTORIES["doors"]
+    base.WORLDS.remove("doors")
 
 
 def parsed(*words: str) -> argparse.Namespace:

@@ -11,7 +11,7 @@ import pytest
 from pipeline.client import LEARNER_MEANS, ROLLOUT_MEANS
 from pipeline.episodes import ClientUpdate
 from pipeline.errors import AggregationError
-from pipeline.privacy_boundary import ALLOWED_METRICS, check, check_metrics
+from pipeline.privacy_boundary import ALLOWED_METRICS, check, check_metrics, check_policy
 
 SECRET = "find me a machine washable dress for my daughter"
 
@@ -79,6 +79,48 @@ def test_a_count_that_is_not_a_count_is_refused(count: Any) -> None:
 def test_numpy_numbers_become_plain_floats() -> None:
     assert check_metrics({"success": np.float32(0.5), "episodes": np.int64(3)}) == {"success": 0.5, "episodes": 3.0}
     assert all(type(value) is float for value in check_metrics({"success": np.float32(0.5)}).values())
+
+
+def test_all_that_an_update_can_hold_is_known() -> None:
+    names = {field.name for field in dataclasses.fields(ClientUpdate)}
+    assert names == {"client", "round", "base_version", "delta", "n_tasks", "n_episodes", "n_tokens", "metrics", "policy"}
+
+
+UNIFORM = np.full((2, 4), np.log(0.25), np.float32)
+
+
+def test_distributions_at_the_shared_prompts_pass() -> None:
+    check_policy(UNIFORM, (2, 4))
+    check_policy(np.array([[0.0, -np.inf]], np.float32), (1, 2))
+    check_policy(None, None)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        None,
+        UNIFORM.astype(np.float64),
+        UNIFORM[:1],
+        np.concatenate([UNIFORM, UNIFORM]),
+        UNIFORM.tolist(),
+        SECRET,
+        np.frombuffer(SECRET.encode()[:32], np.float32).reshape(2, 4),
+        np.zeros((2, 4), np.float32),
+        np.full((2, 4), np.nan, np.float32),
+        np.full((2, 4), 1e4, np.float32),
+        np.concatenate([UNIFORM[:1], UNIFORM[:1] + np.float32(0.01)]),
+    ],
+    ids=["none", "type", "fewer", "more", "list", "text", "text as numbers", "no distribution", "nan", "overflow", "one position"],
+)
+def test_what_is_no_distribution_at_the_shared_prompts_is_refused(policy: Any) -> None:
+    with pytest.raises(AggregationError, match="client c000, round 1: its policy") as refused:
+        check_policy(policy, (2, 4), "client c000, round 1")
+    assert not any(word in str(refused.value) for word in ("machine", "washable", "dress"))
+
+
+def test_a_policy_that_nobody_asked_for_is_refused() -> None:
+    with pytest.raises(AggregationError, match="this round measures none"):
+        check_policy(UNIFORM, None)
 
 
 def test_all_that_clients_report_is_on_the_list() -> None:

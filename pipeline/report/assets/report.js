@@ -1,4 +1,18 @@
 "use strict";
+function saveCsv(name, columns, rows) {
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    // A leading = + - @ in text would be run as a formula by spreadsheets.
+    const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const text = [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.download = `${name}.csv`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const tip = document.getElementById("tip");
@@ -49,22 +63,11 @@
     }));
   }
 
-  function cell(value) {
-    if (value === null || value === undefined) return "";
-    // A leading = + - @ in text would be run as a formula by spreadsheets.
-    const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  }
   for (const button of document.querySelectorAll("[data-csv]")) {
     button.title = "Download the data as CSV";
     button.addEventListener("click", () => {
       const table = data.tables[button.dataset.csv];
-      const text = [table.columns, ...table.rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-      link.download = `${data.name}-${button.dataset.csv}.csv`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      saveCsv(`${data.name}-${button.dataset.csv}`, table.columns, table.rows);
     });
   }
 })();

@@ -96,9 +96,10 @@ def test_scalars_of_the_round_by_hand() -> None:
     aggregator.add(update("c001", delta={"w": np.array([0.0, 4.0], np.float32)}))
     metrics = aggregator.finish().metrics
     assert metrics["update_norm"] == pytest.approx(2.5)  # |(1.5, 2)|
-    assert metrics["client_norm_mean"] == pytest.approx(3.5)
+    assert metrics["drift_norm"] == pytest.approx(3.5)
+    assert metrics["drift_cosine"] == pytest.approx(0.0, abs=1e-6)
     # cosines with the mean are 0.6 and 0.8; weighted by the norms 3 and 4 their mean is (1.8 + 3.2) / 7
-    assert metrics["client_cosine_mean"] == pytest.approx(5 / 7)
+    assert metrics["drift_ratio"] == pytest.approx(5 / 7)
     assert metrics["weight_entropy"] == pytest.approx(1.0)
 
 

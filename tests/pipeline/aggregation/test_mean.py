@@ -22,10 +22,10 @@ def test_equals_the_float64_mean(terms: int, size: int) -> None:
         mean.add({"x": array}, weight)
     expected = sum(a.astype(np.float64) * w for a, w in zip(arrays, weights, strict=True)) / weights.sum()
     np.testing.assert_allclose(mean.mean("x"), expected, atol=1e-6, rtol=0)
-    moved, squared = mean.added_to(base)
+    moved, squares = mean.added_to(base)
     assert moved["x"].dtype == np.float32
     np.testing.assert_allclose(moved["x"], base["x"] + expected, atol=1e-6, rtol=0)
-    assert squared == pytest.approx(float(expected @ expected), rel=1e-5)
+    assert squares == {"x": pytest.approx(float(expected @ expected), rel=1e-5)}
 
 
 def test_rounding_does_not_grow_with_the_number_of_terms() -> None:

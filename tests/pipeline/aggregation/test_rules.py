@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from pipeline.aggregation import make_aggregator, split_merged
-from pipeline.aggregation.fedavg import RuleName
 from pipeline.episodes import GlobalState
 from pipeline.errors import AggregationError
 from tests.pipeline.aggregation.lora_cases import SHAPES, a_name, adapter, b_name, deltas, names, product, run, update
 
-RULES: tuple[RuleName, ...] = ("full", "factors", "product", "frozen_a", "merge")
+RULES: tuple[str, ...] = ("full", "factors", "product", "frozen_a", "merge")
 EPISODES = [10, 20, 5, 40, 1, 7, 9]
 
 
-def sent_under(rule: RuleName, state: dict[str, np.ndarray], clients: int) -> list[dict[str, np.ndarray]]:  # type: ignore[type-arg]
+def sent_under(rule: str, state: dict[str, np.ndarray], clients: int) -> list[dict[str, np.ndarray]]:  # type: ignore[type-arg]
     sent = deltas(state, clients)
     if rule == "frozen_a":
         for delta in sent:
@@ -31,7 +30,7 @@ def shares(clients: int) -> list[float]:
 
 
 @pytest.mark.parametrize("rule", ["full", "factors"])
-def test_arrays_equal_the_float64_mean(rule: RuleName) -> None:
+def test_arrays_equal_the_float64_mean(rule: str) -> None:
     state = adapter(0)
     sent = sent_under(rule, state, 7)
     done = run(make_aggregator(rule, "episodes"), state, sent, episodes=EPISODES)
@@ -125,7 +124,7 @@ def test_merge_accumulates_over_rounds_and_clients_send_the_adapter_alone() -> N
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_arrival_order_does_not_change_a_bit(rule: RuleName) -> None:
+def test_arrival_order_does_not_change_a_bit(rule: str) -> None:
     state = adapter(0)
     sent = sent_under(rule, state, 7)
     reference = run(make_aggregator(rule, "episodes"), state, sent, episodes=EPISODES)
@@ -141,7 +140,7 @@ def test_arrival_order_does_not_change_a_bit(rule: RuleName) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_one_client_is_its_own_mean(rule: RuleName) -> None:
+def test_one_client_is_its_own_mean(rule: str) -> None:
     state = adapter(0)
     sent = sent_under(rule, state, 1)
     done = run(make_aggregator(rule, "tokens", lora_alpha=3.0), state, sent)
@@ -154,19 +153,19 @@ def test_one_client_is_its_own_mean(rule: RuleName) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_clients_that_did_not_move_leave_the_agent_as_it_was(rule: RuleName) -> None:
+def test_clients_that_did_not_move_leave_the_agent_as_it_was(rule: str) -> None:
     state = adapter(0)
     still = [{name: np.zeros_like(value) for name, value in state.items()} for _ in range(3)]
     done = run(make_aggregator(rule, lora_alpha=3.0), state, still)
     assert done.metrics["update_norm"] == 0
-    assert done.metrics["client_cosine_mean"] == 0
+    assert done.metrics["drift_ratio"] == 0
     for module in SHAPES:
         now = done.state[f"merged.{module}.weight"] if rule == "merge" else product(dict(done.state), module)
         np.testing.assert_allclose(now, product(state, module), atol=2e-6)
 
 
 @pytest.mark.parametrize("rule", ["factors", "product", "frozen_a", "merge"])
-def test_lora_rules_refuse_whole_weights(rule: RuleName) -> None:
+def test_lora_rules_refuse_whole_weights(rule: str) -> None:
     with pytest.raises(AggregationError, match="use rule `full`"):
         make_aggregator(rule).begin(GlobalState("g", 0, {"layer.weight": np.zeros((2, 2), np.float32)}), ["c000"])
 

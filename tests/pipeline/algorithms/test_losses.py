@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from pipeline.algorithms import losses
-from pipeline.algorithms.kl import kl_estimate
-from pipeline.algorithms.losses import clipped_policy_loss, token_logprobs
+from pipeline.algorithms.kl import kl_estimate, kl_values
+from pipeline.algorithms.losses import clipped_policy_loss, clipped_value_loss, token_logprobs
 
 
 def surrogate(ratio: float, advantage: float, dual: float | None = 3.0) -> tuple[float, bool]:
@@ -76,9 +77,59 @@ def test_kl_values_are_unbiased_and_only_k2_has_the_gradient_of_the_divergence()
     assert not torch.allclose(gradients["k3"], wanted, rtol=0.05)
 
 
-@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("moved", [0.0, 0.6])
+def test_k3_unbiased_has_value_and_gradient_of_the_divergence_however_far_the_policy_moved(moved: float) -> None:
+    logits = torch.tensor([0.3, -0.4, 0.9, 0.0], dtype=torch.float64, requires_grad=True)
+    anchor = torch.log_softmax(torch.tensor([-0.5, 0.2, 0.4, 0.1], dtype=torch.float64), 0)
+    sampler = torch.log_softmax(logits.detach() + moved * torch.tensor([1.0, -1.0, 0.5, 0.0], dtype=torch.float64), 0)
+    policy = torch.log_softmax(logits, 0)
+    exact = (policy.exp() * (policy - anchor)).sum()
+    (wanted,) = torch.autograd.grad(exact, logits, retain_graph=True)
+    expected = (sampler.exp() * kl_estimate(policy, anchor, "k3_unbiased", sampler)).sum()
+    assert expected.item() == pytest.approx(exact.item())
+    (found,) = torch.autograd.grad(expected, logits, retain_graph=True)
+    torch.testing.assert_close(found, wanted)
+    # The others lose theirs once the samples are not the policy's own.
+    (k2,) = torch.autograd.grad((sampler.exp() * kl_estimate(policy, anchor, "k2")).sum(), logits)
+    assert torch.allclose(k2, wanted) is (moved == 0.0)
+
+
+def test_k3_unbiased_needs_the_sampler() -> None:
+    with pytest.raises(ValueError, match="sampler"):
+        kl_estimate(torch.zeros(1), torch.zeros(1), "k3_unbiased")
+
+
+def test_kl_values_are_the_estimates_as_numbers() -> None:
+    logprobs, anchor = np.array([-1.0, -2.0], np.float32), np.array([-1.5, -1.0], np.float32)
+    np.testing.assert_allclose(kl_values(logprobs, anchor, "k1"), [0.5, -1.0])
+    np.testing.assert_allclose(kl_values(logprobs, anchor, "k3"), [math.exp(-0.5) - 0.5, math.e - 2], rtol=1e-6)
+    np.testing.assert_array_equal(kl_values(logprobs, anchor, "k3_unbiased"), kl_values(logprobs, anchor, "k3"))
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "target", "clip", "loss", "clipped"),
+    [
+        (0.7, 0.5, 1.0, 0.5, 0.5 * 0.09, False),
+        # Moved too far towards the target: the error of the value at the edge counts, and has no gradient.
+        (1.0, 0.0, 1.0, 0.4, 0.5 * 0.36, True),
+        # Moved too far away from it: its own error is the worse one.
+        (-1.0, 0.0, 1.0, 0.4, 0.5 * 4.0, False),
+        (1.0, 0.0, 1.0, None, 0.0, False),
+    ],
+)
+def test_clipped_value_loss(value: float, old: float, target: float, clip: float | None, loss: float, clipped: bool) -> None:
+    values = torch.tensor([value], requires_grad=True)
+    got, was_clipped = clipped_value_loss(values, torch.tensor([old]), torch.tensor([target]), clip)
+    assert got.item() == pytest.approx(loss, abs=1e-7)
+    assert bool(was_clipped) is clipped
+    got.sum().backward()
+    assert values.grad is not None
+    assert values.grad.item() == pytest.approx(0.0 if clipped else value - target)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3", "k3_unbiased"])
 def test_kl_cannot_overflow(estimator: str) -> None:
-    far = kl_estimate(torch.tensor([-1e6, -1.0]), torch.tensor([-1.0, -1e6]), estimator)  # type: ignore[arg-type]
+    far = kl_estimate(torch.tensor([-1e6, -1.0]), torch.tensor([-1.0, -1e6]), estimator, torch.tensor([-1.0, -1e6]))  # type: ignore[arg-type]
     assert torch.isfinite(far).all()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -27,14 +27,14 @@ def padded(values: list[Any], *, left: bool, fill: float, dtype: torch.dtype) ->
     return torch.tensor(rows, dtype=dtype)
 
 
-@pytest.mark.parametrize(("dual", "kl_coef"), [(3.0, 0.04), (None, 0.0)])
-def test_loss_and_gradient_equal_trl(tmp_path: Path, dual: float | None, kl_coef: float) -> None:
+@pytest.mark.parametrize(("dual", "kl_coef", "estimator"), [(3.0, 0.04, "k3"), (3.0, 0.04, "k3_unbiased"), (None, 0.0, "k3")])
+def test_loss_and_gradient_equal_trl(tmp_path: Path, dual: float | None, kl_coef: float, estimator: Literal["k3", "k3_unbiased"]) -> None:
     trl = pytest.importorskip("trl")
     from datasets import Dataset
 
     folder = make_tiny_model(tmp_path / "tiny", scale=0.1)
     episodes = random_episodes(2, 4, gap=0.5)
-    config = AlgorithmConfig(kl_coef=kl_coef, entropy_coef=0.0, dual_clip=dual, clip_low=0.2, clip_high=0.3)
+    config = AlgorithmConfig(kl_coef=kl_coef, kl_estimator=estimator, entropy_coef=0.0, dual_clip=dual, clip_low=0.2, clip_high=0.3)
     algorithm = GRPO(config)
     rows = algorithm.rows(episodes)
     rng = np.random.default_rng(1)
@@ -58,7 +58,7 @@ def test_loss_and_gradient_equal_trl(tmp_path: Path, dual: float | None, kl_coef
             epsilon=0.2,
             epsilon_high=0.3,
             delta=dual,
-            use_bias_correction_kl=False,
+            use_bias_correction_kl=estimator == "k3_unbiased",
             per_device_train_batch_size=2,
             num_generations=2,
             gradient_accumulation_steps=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.config import Config
-from pipeline.config.load import load_config
+from pipeline.config.load import load_config, resolve
 from pipeline.config.rules import problems
 from pipeline.errors import ConfigError
 
@@ -50,6 +50,32 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
     "no target": ("--model.lora.targets []", ["model.lora.targets", "all-linear"]),
     "KL estimator without KL": ("--algorithm.kl_coef 0 --algorithm.kl_estimator k1", ['algorithm.kl_estimator = "k1"', "kl_coef = 0"]),
     "KL anchor without KL": ("--algorithm.kl_coef 0 --algorithm.kl_anchor base", ['algorithm.kl_anchor = "base"', "kl_coef = 0"]),
+    "unknown algorithm": ("--algorithm.name pppo", ['algorithm.name = "pppo"', "grpo | ppo", "did you mean 'ppo'"]),
+    "a group of one": ("--algorithm.group_size 1", ["algorithm.group_size = 1", "grpo compares", "2 to 1024"]),
+    "lambda without a critic": ("--algorithm.lam 0.9", ["algorithm.lam = 0.9", "cannot matter with algorithm.name = grpo"]),
+    "KL in the reward without tokens' rewards": ("--algorithm.kl_in reward", ['algorithm.kl_in = "reward"', "grpo"]),
+    "critic without PPO": ("--critic.lr 1e-4", ["critic.lr = 0.0001", "cannot matter", "grpo"]),
+    "groups without GRPO": ("--algorithm.name ppo --algorithm.norm_unit turn", ['algorithm.norm_unit = "turn"', "ppo"]),
+    "flat groups without GRPO": ("--algorithm.name ppo --algorithm.drop_zero_variance", ["drop_zero_variance = true", "ppo"]),
+    "floor without whitening": ("--algorithm.name ppo --algorithm.whiten false --algorithm.std_floor 1", ["std_floor = 1", "whiten"]),
+    "unbiased gradient of a number": (
+        "--algorithm.name ppo --algorithm.kl_in reward --algorithm.kl_estimator k3_unbiased",
+        ['kl_estimator = "k3_unbiased"', "as a loss alone", "k1, k2, k3"],
+    ),
+    "place of no KL": ("--algorithm.name ppo --algorithm.kl_coef 0 --algorithm.kl_in reward", ["kl_in", "kl_coef = 0"]),
+    "critics of one": ("--algorithm.name ppo --federation.mode local --critic.federate false", ["critic.federate = false", "local"]),
+    "mean of moments of critics that stay at home": (
+        "--algorithm.name ppo --critic.federate false --learner.optimizer_state average",
+        ["critic.federate = false", "optimizer_state = average"],
+    ),
+    "warm-up without end": (
+        "--algorithm.name ppo --federation.rounds 3 --critic.warmup_rounds 3",
+        ["critic.warmup_rounds = 3", "federation.rounds = 3", "0 to 2"],
+    ),
+    "PPO's batch larger than a client's tasks": (
+        "--algorithm.name ppo --federation.tasks_per_client 50",
+        ["algorithm.tasks_per_epoch = 64", "owns 50", "federation.tasks_per_client"],
+    ),
     "floor of nothing": ("--algorithm.normalize_std false --algorithm.std_floor 1", ["algorithm.std_floor = 1", "normalize_std"]),
     "fewer rows than workers": ("--learner.workers 4 --learner.mini_batch 3", ["learner.mini_batch = 3", "4 or more"]),
     "products beside data": ("--world.data /d --world.products 100", ["world.products = 100", "cannot matter"]),
@@ -82,6 +108,11 @@ ACCEPTED = [
     "--federation.clients_per_round 8 --rollout.adapter_slots 5",
     "--algorithm.kl_coef 0",
     "--algorithm.normalize_std false",
+    "--algorithm.name ppo",
+    "--algorithm.name ppo --algorithm.group_size 8 --algorithm.tasks_per_epoch 8 --algorithm.gae_unit turn --critic.value_scale 1",
+    "--algorithm.name ppo --critic.federate false --learner.optimizer_state keep --algorithm.kl_in reward --algorithm.kl_estimator k1",
+    "--algorithm.name ppo --federation.mode centralized --critic.value_clip null --algorithm.target_kl 0.05",
+    "--algorithm.kl_estimator k3_unbiased --algorithm.passes 4 --algorithm.target_kl 0.1",
     "--learner.workers 4 --learner.mini_batch 4",
     "--world.data /d --world.results_per_page 4",
     "--world.name guess --world.max_steps 6 --world.data_seed 3",
@@ -108,6 +139,16 @@ def test_refused(case: str) -> None:
 @pytest.mark.parametrize("words", ACCEPTED)
 def test_accepted(words: str) -> None:
     load_config(None, words.split())
+
+
+def test_algorithms_have_defaults_of_their_own() -> None:
+    ppo = load_config(None, ["--algorithm.name=ppo"])
+    assert (ppo.algorithm.tasks_per_epoch, ppo.algorithm.group_size) == (64, 1)
+    assert (Config().algorithm.tasks_per_epoch, Config().algorithm.group_size) == (8, 8)
+    assert load_config(None, ["--algorithm.name=ppo", "--algorithm.tasks_per_epoch=8"]).algorithm.tasks_per_epoch == 8
+    rates = [resolve(load_config(None, words.split())).critic.lr for words in ("", "--model.adapter full", "--model.name m")]
+    assert rates == [5e-3, 1e-3, 1e-4]
+    assert resolve(load_config(None, ["--algorithm.name=ppo", "--critic.lr=0.5"])).critic.lr == 0.5
 
 
 def test_defaults_are_silent() -> None:

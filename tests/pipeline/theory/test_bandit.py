@@ -77,6 +77,19 @@ def test_gradient_heterogeneity_equals_the_gradients_of_a_softmax(p: float) -> N
     assert theory.gradient_heterogeneity(0.5, delta, horizon=2) == pytest.approx((2 * delta) ** 2 / 8)
 
 
+def test_gradients_agree_in_the_end_while_one_client_loses_everything() -> None:
+    delta, horizon = 0.6, 4
+    saturated = 1 - 1e-6
+    assert theory.gradient_heterogeneity(saturated, delta, horizon=horizon) < 1e-10
+    assert max(theory.swap_gaps(saturated, delta, horizon=horizon)) == pytest.approx(horizon * delta, rel=1e-5)
+
+
+def test_many_rounds_without_an_answer_cost_as_many_times_as_much() -> None:
+    for p in (0.0, 0.4, 1.0):
+        once, often = theory.swap_gaps(p, 0.7), theory.swap_gaps(p, 0.7, horizon=9)
+        assert often == pytest.approx([9 * gap for gap in once])
+
+
 def test_the_gap_with_memory_is_met_by_sampling() -> None:
     delta, horizon, episodes, rng = 0.5, 15, 4000, random.Random(0)
     lost = []

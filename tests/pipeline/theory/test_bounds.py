@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from envs.partition.uniform import uniform_slices
 from pipeline import theory
 
 
@@ -40,6 +41,45 @@ def test_chi_square_of_equal_pools_is_the_size_of_the_union() -> None:
     mean = {str(task): count / 120 for task, count in enumerate(counts) if count}
     chi2 = [theory.chi_square({str(task): 0.1 for task in pool}, mean) for pool in pools]
     assert np.mean(chi2) + 1 == pytest.approx(len(mean) / 10)
+
+
+def test_the_published_uniform_split_is_further_apart_task_by_task_than_by_category() -> None:
+    pools = uniform_slices(6410, 100, 100)
+    counts = np.zeros(6410)
+    for pool in pools:
+        counts[list(pool)] += 1
+    # 1 + chi^2 of a client: the mean over its tasks of (1/100) / (count / 10,000).
+    factors = [float(np.mean(100 / counts[list(pool)])) for pool in pools]
+    assert np.mean(factors) == pytest.approx(6410 / 100, abs=1e-9)
+    assert 55 <= min(factors) < max(factors) <= 78
+    mean = {str(task): count / 10_000 for task, count in enumerate(counts)}
+    first = theory.chi_square({str(task): 0.01 for task in pools[0]}, mean)
+    assert 1 + first == pytest.approx(factors[0])
+
+
+@pytest.mark.parametrize("sizes", [(10,) * 5, (50, 20, 10, 10, 5, 5)])
+def test_clients_of_one_category_each_have_a_mean_factor_of_the_number_of_categories(sizes: tuple[int, ...]) -> None:
+    mean = {str(category): size / sum(sizes) for category, size in enumerate(sizes)}
+    factors = [1 + theory.chi_square({str(category): 1.0}, mean) for category in range(len(sizes))]
+    assert factors == pytest.approx([sum(sizes) / size for size in sizes])
+    assert sum(size * factor for size, factor in zip(sizes, factors, strict=True)) / sum(sizes) == pytest.approx(len(sizes))
+    assert 1 + theory.chi_square(mean, mean) == pytest.approx(1.0)
+
+
+def test_the_square_root_bound_alone_holds_and_is_attained() -> None:
+    rng = np.random.default_rng(5)
+    tightest = 0.0
+    for case in range(2000):
+        clients, tasks = int(rng.integers(2, 8)), int(rng.integers(2, 12))
+        own = np.eye(tasks)[:clients] if case % 10 == 0 and clients <= tasks else rng.dirichlet(np.full(tasks, 0.3), size=clients)
+        gaps = np.eye(tasks)[0] if case % 10 == 0 else rng.random(tasks) ** 3
+        mean, names = own.mean(axis=0), [str(task) for task in range(tasks)]
+        for mixture in own:
+            chi2 = theory.chi_square(dict(zip(names, mixture, strict=True)), dict(zip(names, mean, strict=True)))
+            bound = theory.task_bound(chi2, float(mean @ gaps))
+            assert float(mixture @ gaps) <= bound + 1e-12
+            tightest = max(tightest, float(mixture @ gaps) / bound if bound else 0.0)
+    assert tightest == pytest.approx(1.0)
 
 
 def test_chi_square_by_hand() -> None:
