@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from envs.prompts import ParsedAction, PromptSpec, parse, render
 from pipeline.errors import DataError
+
+_REMEMBERED = 8192
 
 
 class Prompter(Protocol):
@@ -36,6 +39,8 @@ class ChatPrompter:
     tokenizer: Any
     spec: PromptSpec
     _wrap: tuple[str, str] | None = field(default=None, init=False)
+    _ids: Any = field(default=None, init=False, repr=False)
+    _parsed: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Find out what the chat template puts around a message. Raises ``DataError`` for a tokenizer without a template."""
@@ -46,22 +51,31 @@ class ChatPrompter:
         marker = "task: x\ny = [1] $2.50 'z'"
         before, found, after = self._template(marker).partition(marker)
         self._wrap = (before, after) if found else None
+        # Episodes of a group meet the same pages and give the same answers: half of the calls are repetitions.
+        self._ids = lru_cache(_REMEMBERED)(self._encoded)
+        self._parsed = lru_cache(_REMEMBERED)(self._decoded)
 
     def encode(self, instruction: str, history: Sequence[tuple[str, str]], observation: str, admissible: Sequence[str]) -> list[int]:
         """Ids of the prompt, generation prompt included."""
         text = render(self.spec, instruction, history, observation, admissible)
         # A template that trims or rewrites the message cannot be replayed by pasting; text with outer blanks is rendered in full.
         wrapped = self._wrap[0] + text + self._wrap[1] if self._wrap and text == text.strip() else self._template(text)
-        ids: list[int] = self.tokenizer.encode(wrapped, add_special_tokens=False)
-        return ids
+        return list(self._ids(wrapped))
 
     def decode(self, response_ids: Sequence[int]) -> ParsedAction:
         """The action in a response; stop and padding tokens are not part of it."""
-        return parse(self.spec, self.tokenizer.decode(list(response_ids), skip_special_tokens=True))
+        parsed: ParsedAction = self._parsed(tuple(response_ids))
+        return parsed
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of ids with special tokens shown."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    def _encoded(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def _decoded(self, response_ids: tuple[int, ...]) -> ParsedAction:
+        return parse(self.spec, self.tokenizer.decode(list(response_ids), skip_special_tokens=True))
 
     def _template(self, text: str) -> str:
         return str(self.tokenizer.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False))
