@@ -60,7 +60,7 @@ def bundles(wanted: tuple[Need, ...]) -> list[dict[str, float]]:
 
 
 def trial_needs(config: Config) -> tuple[Need, ...]:
-    """A trial of a sweep: its driver first, then the actors of its run; one process that holds everything with ``resources.layout = process``.
+    """A trial of a sweep: its driver first, then the actors of its run; with ``resources.layout = process`` one process that holds all.
 
     Tune reserves the bundles of these as one placement group before the trial starts, and ``Placement`` puts the actors into that same
     group: a trial never waits for resources that it, or the sweep above it, holds.

@@ -94,7 +94,9 @@ class GuessEnv(TextEnv):
 class GuessWorld(World):
     """Ranges of three lengths (the categories) from ten places on, and every number in them as the one to find: 530 tasks.
 
-    Options: ``train`` and ``heldout`` tasks, ``seed`` of their order, ``max_steps`` guesses (6: one more than the longest range needs).
+    Options: ``longest`` range in use (7, 15 or 31 numbers; 70 tasks have at most 7 and 220 at most 15), ``train`` and ``heldout`` tasks (of
+    all ranges 400 and 100, else four fifths and the rest), ``seed`` of their order, ``max_steps`` guesses (6: one more than the longest
+    range needs).
     A variant's severity is the share of (task, guess) pairs whose reply it changes; the pairs at a lower severity are among those at a
     higher one. Raises ``ValueError`` for more tasks than there are.
     """
@@ -102,7 +104,15 @@ class GuessWorld(World):
     name: ClassVar[str] = "guess"
     families: ClassVar[Mapping[str, Family]] = FAMILIES
 
-    def __init__(self, train: int = 400, heldout: int = 100, seed: int = 0, max_steps: int | None = None) -> None:
+    def __init__(
+        self, train: int | None = None, heldout: int | None = None, seed: int = 0, max_steps: int | None = None, longest: int = 31
+    ) -> None:
+        sizes = {category: size for category, size in SIZES.items() if size <= longest}
+        if longest not in SIZES.values():
+            raise ValueError(f"longest is {longest}; allowed: {', '.join(str(size) for size in SIZES.values())}")
+        every = 10 * sum(sizes.values())
+        heldout = (100 if longest == max(SIZES.values()) else every // 5) if heldout is None else heldout
+        train = (400 if longest == max(SIZES.values()) else every - heldout) if train is None else train
         if train < 1 or heldout < 1:
             raise ValueError(f"heldout and train need to be at least 1, got {heldout} and {train}")
         self.max_steps = 6 if max_steps is None else max_steps
@@ -115,7 +125,7 @@ class GuessWorld(World):
                 category,
                 {"first": first, "size": size, "target": first + place},
             )
-            for category, size in SIZES.items()
+            for category, size in sizes.items()
             for first in range(1, 100, 10)
             for place in range(size)
         ]
@@ -123,7 +133,7 @@ class GuessWorld(World):
             raise ValueError(f"heldout is {heldout} and train {train}: there are {len(made)} tasks in all")
         # Categories by turns, so that they are equally frequent although the longer ranges hold more numbers.
         rng = random.Random(f"guess {seed}")
-        piles = {category: [task for task in made if task.category == category] for category in SIZES}
+        piles = {category: [task for task in made if task.category == category] for category in sizes}
         for pile in piles.values():
             rng.shuffle(pile)
         order: list[Task] = []

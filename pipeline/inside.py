@@ -26,6 +26,7 @@ from pipeline.config import Config
 from pipeline.config.critic import servers_average_critics
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EngineError
+from pipeline.loops import run_to_end
 from pipeline.models import initial_state
 from pipeline.parts import learner_settings, make_prompter, rollout_spec
 from pipeline.planning import Prepared
@@ -240,7 +241,7 @@ class Inside:
 
     def close(self) -> None:
         """End what the run started; ``kept`` parts stay."""
-        asyncio.run(self.rollouts.actor.close())
+        run_to_end(self.rollouts.actor.close())
         if self._kept is None:
             self._own.close()
         # Every run has threads of its own, whose heaps glibc would keep: 100 MB a run.

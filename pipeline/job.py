@@ -27,6 +27,7 @@ from pipeline.config.load import resolve
 from pipeline.errors import CheckpointError, EngineError, FedAgentError
 from pipeline.evaluation import chosen_tasks
 from pipeline.heterogeneity import prove, set_up
+from pipeline.loops import run_to_end
 from pipeline.planning import DEFAULT_CONTEXT, Prepared, check_fit, check_prompts, make_plan, notices, print_plan
 from pipeline.progress import Progress
 from pipeline.recorder import RunRecorder
@@ -261,7 +262,7 @@ def run_parts(
         cluster = make_parts(prepared, folder.path, kept)
         cluster.tracker.record(start_record)
         recorder = RunRecorder(config.run, folder, log, cluster.tracker, progress)
-        asyncio.run(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
+        run_to_end(run_rounds(prepared, folder, cluster, recorder, checkpoint, identity))
         closing.close("finished")
     except (KeyboardInterrupt, asyncio.CancelledError):
         closing.close("stopped")

@@ -163,8 +163,8 @@ def build_critic(path: Path, config: ModelConfig, seed: int) -> tuple[Any, torch
     else:
         model = load_model(path, "float32").base_model
         width = model.config.hidden_size
-    head = torch.nn.Linear(width, 1)
-    with torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        head = torch.nn.Linear(width, 1)
         head.weight.zero_()
         head.bias.zero_()
     return model, head

@@ -48,9 +48,11 @@ def check_world(config: Config) -> None:
     if config.world.name not in world_names():
         raise unknown_world(config.world.name)
     heldout, tasks = resolve_world(config.world).heldout, config.evaluation.tasks
-    if heldout is not None and tasks > heldout and "tasks" in config.evaluation.model_fields_set:
+    if heldout is not None and tasks > heldout - config.evaluation.skip and "tasks" in config.evaluation.model_fields_set:
+        wanted = tasks + config.evaluation.skip
         raise ConfigError(
-            f"evaluation.tasks = {tasks}: the world holds out {heldout}; allowed: 1 to {heldout}, or raise world.heldout to {tasks} or more"
+            f"evaluation.tasks = {tasks}: the world holds out {heldout}; allowed: 1 to {heldout - config.evaluation.skip}, "
+            f"or raise world.heldout to {wanted} or more"
         )
 
 

@@ -6,6 +6,7 @@ Owns the silence around a run: no display, no signal handlers, a folder that the
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,9 +59,10 @@ def run_trial(
 
     ``resume`` goes on after the last whole round found there, if there is one; a folder that holds a run is refused without it.
     ``kept`` lends engine and learner to the next trial. What ``on_record`` raises ends the run, which stays resumable.
-    Raises ``ConfigError`` for a configuration of another layout, and what a run raises.
+    A configuration that asks for actors needs a connected Ray; only the round loop is in this process then, and ``kept`` stays as it is.
+    Raises ``ConfigError`` where there is no such Ray, and what a run raises.
     """
-    if config.resources.layout != "process":
+    if config.resources.layout != "process" and not _ray_is_connected():
         raise ConfigError(f"resources.layout = {config.resources.layout!r}: a trial in this process needs `process`")
     began, cpu = time.monotonic(), time.process_time()
     prepared = prepare(config)
@@ -81,3 +83,8 @@ def run_trial(
     end = [] if history.end is None else [history.end]
     records = (*history.starts, *history.evaluations, *history.clients, *history.rounds, *end)
     return TrialResult(run.path, closing.status, records, time.monotonic() - began, time.process_time() - cpu)
+
+
+def _ray_is_connected() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())

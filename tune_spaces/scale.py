@@ -24,7 +24,7 @@ def scale(config: Config) -> Space:
     with LoRA. Every client keeps its number of tasks in the base.
     """
     space: dict[str, Any] = {"clients": tune.grid_search([dict(point) for point in sizes(config)])}
-    if is_set(config, "resources.layout") and config.resources.layout == "actors" or config.model.name != "embedded":
+    if config.model.name != "embedded" or (is_set(config, "resources.layout") and config.resources.layout == "actors"):
         parts = [{"rollout.engines": engines, "learner.groups": groups} for engines, groups in PARTS]
         space["parts"] = tune.grid_search(parts)
     elif config.model.adapter == "lora":

@@ -10,13 +10,14 @@ from envs.base import World
 from pipeline.diagnose.conditions import Conditions, conditions
 from pipeline.diagnose.divergence import Divergence, Estimate, compare, estimate
 from pipeline.diagnose.mixture import TaskSide, task_side
-from pipeline.diagnose.rankings import Ranking, rank, said_otherwise, shared_gap
+from pipeline.diagnose.rankings import Ranking, rank, said_otherwise, shared_losses
 from pipeline.diagnose.reading import Readings, read_worlds
 from pipeline.diagnose.scripts import Sample, take_sample
 from pipeline.diagnose.setup import ClientSetup, Home, Settings, Visit, find_homes, matched_tasks, sample_homes
 from pipeline.diagnose.verdict import Evidence, Verdict, judge
 
 SCHEMA = 1
+SMALLEST_LOSS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class HomeLine:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything measured and the verdict. Worlds are numbered by their place in ``homes``."""
+    """Everything measured and the verdict. Worlds are numbered by their place in ``homes``. ``gap_by_turn`` says at which turns of the
+    best shared script ``gap`` arises, turns without a loss left out."""
 
     world: str
     clients: int
@@ -50,6 +52,7 @@ class Diagnosis:
     matched_tasks: int
     episodes: int
     notes: Sequence[str] = field(default=())
+    gap_by_turn: Mapping[int, float] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -92,7 +95,7 @@ def diagnose(
     pairs = [compare(sample, i, j) for i, j in places]
     told = said_otherwise(world, sample)
     rankings = [rank(world, sample, i, j, told) for i, j in places]
-    gap = _gap(sample)
+    gap, gap_by_turn = _gap(sample)
     tell("reading")
     readings = read_worlds(world, sample, settings)
     tests = conditions(world, sample, pairs, weights, readings, gap.value)
@@ -119,6 +122,7 @@ def diagnose(
         matched_tasks=len(tasks),
         episodes=sample.episodes,
         notes=notes,
+        gap_by_turn=gap_by_turn,
     )
 
 
@@ -128,15 +132,17 @@ def _weights(homes: Sequence[Home], places: Sequence[tuple[int, int]]) -> list[f
     return [mass / sum(masses) for mass in masses]
 
 
-def _gap(sample: Sample) -> Estimate:
-    """What the best script for all clients loses to the best script of each world, over tasks that can be solved in every world."""
+def _gap(sample: Sample) -> tuple[Estimate, dict[int, float]]:
+    """What the best script for all clients loses to the best script of each world, over tasks that can be solved in every world; and its
+    mean by turn."""
     total = sum(len(home.clients) for home in sample.homes)
     shares = {place: len(home.clients) / total for place, home in enumerate(sample.homes)}
-    gaps = []
+    losses = []
     for task, scripts in enumerate(sample.scripts):
         if all(max(sample.value(home, task, number) for number in range(len(scripts))) > 0 for home in shares):
-            gaps.append(shared_gap(sample, task, shares))
-    return estimate(gaps)
+            losses.append(shared_losses(sample, task, shares))
+    by_turn = {turn: sum(own[turn] for own in losses if turn < len(own)) / len(losses) for turn in range(max(map(len, losses), default=0))}
+    return estimate([sum(own) for own in losses]), {turn: loss for turn, loss in by_turn.items() if abs(loss) > SMALLEST_LOSS}
 
 
 def _line(sample: Sample, place: int) -> HomeLine:

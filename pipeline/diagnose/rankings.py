@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from envs.base import Task, World
 from pipeline.diagnose.divergence import Estimate, estimate
 from pipeline.diagnose.scripts import Sample, Script, Trace, first_seed, mean, play
+from pipeline.theory.finite import losses_by_turn
 
 TWINS = 12
 """Tasks of the same words that are looked at."""
@@ -166,22 +167,32 @@ def _behind(own: Sequence[float], best: Sequence[float]) -> bool:
 
 
 def shared_gap(sample: Sample, task: int, shares: Mapping[int, float]) -> float:
-    """What the best script for all worlds in ``shares`` loses to the best script of each, in successes.
+    """What the best script for all worlds in ``shares`` loses to the best script of each, in successes."""
+    return sum(shared_losses(sample, task, shares))
+
+
+def shared_losses(sample: Sample, task: int, shares: Mapping[int, float]) -> list[float]:
+    """That gap by turn (the performance-difference decomposition): what is left to a world's own best script after following the shared
+    one for t turns, less what is left after t + 1. The last entry is of its end, where a longer script would have gone on.
 
     Where worlds draw, scripts are chosen on one half of the seeds and valued on the other, so that luck is not counted as skill.
     """
-    numbers = range(len(sample.scripts[task]))
-    gaps = []
+    actions = [script.actions for script in sample.scripts[task]]
+    numbers = range(len(actions))
+    losses = [0.0] * (1 + max(map(len, actions)))
     for kept in (0, 1):
         chosen = {home: [_half(sample, home, task, number, 1 - kept) for number in numbers] for home in shares}
         valued = {home: [_half(sample, home, task, number, kept) for number in numbers] for home in shares}
         shared = max(numbers, key=lambda number: sum(share * chosen[home][number] for home, share in shares.items()))
-        gap = 0.0
+        path = actions[shared]
         for home, share in shares.items():
-            own = max(numbers, key=chosen[home].__getitem__)
-            gap += share * (valued[home][own] - valued[home][shared])
-        gaps.append(gap)
-    return mean(gaps)
+            continued = [
+                valued[home][max((n for n in numbers if actions[n][:turn] == path[:turn]), key=chosen[home].__getitem__)]
+                for turn in range(len(path) + 1)
+            ]
+            for turn, loss in enumerate(losses_by_turn([*continued, valued[home][shared]])):
+                losses[turn] += share * loss / 2
+    return losses
 
 
 def _half(sample: Sample, home: int, task: int, number: int, which: int) -> float:

@@ -113,6 +113,7 @@ def test_facts(found: Diagnosis) -> list[tuple[str, str]]:
         ]
     facts += [
         ("loss of the best shared script, successes", f"{found.gap.value:.2f} [{found.gap.low:.2f}, {found.gap.high:.2f}]"),
+        ("of it by turn", ", ".join(f"turn {turn}: {loss:.2f}" for turn, loss in found.gap_by_turn.items() if loss >= 0.005) or "-"),
         ("loss of a policy that acts and learns its world, estimate", f"{tests.learned_gap:.2f}"),
         ("floor B delta / 2", "does not apply" if found.verdict.floor is None else f"{found.verdict.floor:.2f}"),
         (

@@ -165,7 +165,7 @@ PUBLISHED: Sequence[Rung] = tuple(
         ("rank", "rows in other orders", "rank_wrapper"),
     )
 )
-"""The published variants, defects and assignment included. The published look-alikes are a file of their own, so that rung stands for them."""
+"""The published variants, defects and assignment included. The published look-alikes are a file of their own: our rung stands for them."""
 
 
 def tale(quick: bool = False) -> tuple[ArmSpec, ...]:

@@ -107,7 +107,7 @@ def show(plan: Plan, store: Store, trials: Sequence[Trial], workers: int) -> Non
             forecast.learn(trial, float(outcome.numbers.get("wall_seconds") or 0.0))
     table = Table(box=None, pad_edge=False)
     for name in ("arm", "family", "", "algorithm", "mode", "rounds", "floor", "against", "done", "seconds"):
-        table.add_column(name, justify="right" if name in ("rounds", "done", "seconds") else "left", no_wrap=name == "arm")
+        table.add_column(name, justify="right" if name in ("rounds", "done", "seconds") else "left", no_wrap=True)
     for arm in dict.fromkeys(trial.arm.name for trial in trials):
         own = [trial for trial in trials if trial.arm.name == arm]
         spec, finished = own[0].arm, sum(trial.id in done for trial in own)

@@ -126,8 +126,8 @@ def drift(history: History) -> tuple[DriftPoint, ...]:
 
 
 def cost(history: History) -> Cost:
-    """Where the time of the rounds went. In one process clients wait for each other, so what is left of a round after the server's phases is
-    divided between rollouts and training as the clients' own times are."""
+    """Where the time of the rounds went. In one process clients wait for each other, so what is left of a round after the server's phases
+    is divided between rollouts and training as the clients' own times are."""
     seconds = dict.fromkeys(("rollout", "train", "aggregate", "evaluate", "other"), 0.0)
     for record in history.rounds:
         phases = {name: float(value or 0.0) for name, value in (record.get("phases") or {}).items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 
 from pipeline.reproduce.runner import Report
 from pipeline.reproduce.store import Store
@@ -68,8 +68,9 @@ class RayPool:
             worker = self._busy.pop(answer)
             try:
                 reports.append(Report(worker, ray.get(answer, timeout=30.0)))
-            except RayActorError as error:
-                self._workers.pop(worker, None)
+            except RayError as error:
+                # Dead, or out of memory, or unable to load what it needs: in any case another process has to take over.
+                self.end(worker)
                 reports.append(Report(worker, f"its worker died: {str(error).strip().splitlines()[0]}", died=True))
         return reports
 

@@ -103,9 +103,12 @@ class Forecast:
         took, thought = sum(t for t, _ in totals), sum(e for _, e in totals)
         return trial.estimate * (took / thought if thought else 1.0)
 
-    def left(self, waiting: Sequence[Trial], running: Sequence[tuple[Trial, float]], workers: int) -> float:
-        """Seconds until all is done, ``running`` with the seconds they have had."""
-        rest = [max(0.0, self.seconds(trial) - had) for trial, had in running]
+    def rest(self, trial: Trial, had: float, done: float) -> float:
+        """Seconds that a running trial still needs, after ``had`` seconds and with a share of ``done`` in [0, 1] of its rounds."""
+        return had * (1 - done) / done if done > 0 else max(self.seconds(trial) - had, 0.1 * self.seconds(trial))
+
+    def left(self, waiting: Sequence[Trial], rest: Sequence[float], workers: int) -> float:
+        """Seconds until all is done; ``rest`` are those of the trials that run."""
         alone = max([*rest, *(self.seconds(trial) for trial in waiting)], default=0.0)
         return max(alone, (sum(rest) + sum(self.seconds(trial) for trial in waiting)) / max(1, workers))
 
@@ -137,9 +140,14 @@ def run_trials(
     running: dict[int, Running] = {}
     deaths = 0
 
+    def rest(slot: Running) -> float:
+        underway = store.underway(slot.trial)
+        done = underway.round / underway.rounds if underway.rounds else 0.0
+        return forecast.rest(slot.trial, state.now - slot.began, done)
+
     def show() -> None:
         state.now, state.running, state.waiting = clock(), list(running.values()), list(queue)
-        state.left = forecast.left(queue, [(r.trial, state.now - r.began) for r in running.values()], pool.size)
+        state.left = forecast.left(queue, [rest(slot) for slot in running.values()], pool.size)
         display.update(state)
 
     def settle(slot: Running, error: str) -> None:

@@ -37,7 +37,7 @@ class SharedPlay:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a world showed along a list of actions: everything so far, what is on offer now, whether it is over, and whether it went well."""
+    """What a world showed along a list of actions: all so far, what is on offer now, whether it is over, and whether it went well."""
 
     shown: tuple[str, ...]
     offered: frozenset[str]

@@ -1,8 +1,8 @@
 """The folder of a reproduction: run folders of trials, their results, floors and labels, each written whole or not at all.
 
-``trials/ID/`` is the run folder of a trial, ``trials/ID.json`` what came of it, ``trials/ID.progress.json`` how far it is; IDs change with an
-arm's settings, so what was done under other settings is neither used nor touched. ``floors/`` and ``labels.json`` are made once. The
-results themselves are ``NAME.json``, ``NAME.html`` and ``NAME.txt``. Workers of a cluster need the folder shared.
+``trials/ID/`` is the run folder of a trial, ``trials/ID.json`` what came of it, ``trials/ID.progress.json`` how far it is; IDs change
+with an arm's settings, so what was done under other settings is neither used nor touched. ``floors/`` and ``labels.json`` are made once.
+The results themselves are ``NAME.json``, ``NAME.html`` and ``NAME.txt``. Workers of a cluster need the folder shared.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Underway:
-    """How far a trial is: rounds done of all, processor and wall seconds of all attempts so far."""
+    """How far a trial is: rounds done of all, processor and wall seconds of all attempts so far, and the process that is at it."""
 
     round: int = 0
     rounds: int = 0
     cpu: float = 0.0
     wall: float = 0.0
+    pid: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Store:
     def underway(self, trial: Trial) -> Underway:
         """How far a trial is."""
         found = _read(self._progress(trial)) or {}
-        return Underway(**{name: found[name] for name in ("round", "rounds", "cpu", "wall") if name in found})
+        return Underway(**{name: found[name] for name in ("round", "rounds", "cpu", "wall", "pid") if name in found})
 
     def note(self, trial: Trial, underway: Underway) -> None:
         """Keep how far a trial is."""

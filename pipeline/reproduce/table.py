@@ -1,4 +1,4 @@
-"""Results as text: a table per family with intervals over seeds, differences paired by seed, and what is missing. Computes nothing itself."""
+"""Results as text: a table per family with intervals over seeds, differences paired by seed, and gaps. Computes nothing itself."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def results_table(results: Results, width: int = WIDTH) -> str:
     console.print(f"{len(results.arms)} trials, seeds {', '.join(map(str, seeds)) or 'none'}; {results.machine}; {results.date}")
     console.print(f"command: {results.command}")
     console.print(
-        "Success in % at the end of training: mean over seeds [95 % t interval over seeds]; with one seed (Wilson's interval of its tasks). "
-        "A difference is paired by seed, in points.",
+        "Success in % at the end of training: mean over seeds [95 % t interval over seeds]; with one seed (Wilson's interval of its "
+        "tasks). A difference is paired by seed, in points."
     )
     for family in FAMILIES:
         arms = [arm for arm in results.arms if arm.family == family]

@@ -1,8 +1,8 @@
 """An arm under one seed: its configuration, its key, its order among others and what it should take. Pure; runs nothing.
 
 Seeds are independent: ``run.seed`` names every stream (clients sampled, partition, members dealt, tasks drawn, episodes, mini-batches,
-initial adapters) by a hash of seed and purpose, so that no two seeds share a stream or a shifted copy of one. What they do share is the warm
-start of an embedded model and the held-out tasks: intervals over seeds do not speak of other models or other shops.
+initial adapters) by a hash of seed and purpose, so that no two seeds share a stream or a shifted copy of one. What they do share is the
+warm start of an embedded model and the held-out tasks: intervals over seeds do not speak of other models or other shops.
 """
 
 from __future__ import annotations

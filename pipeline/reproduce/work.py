@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
@@ -61,7 +62,7 @@ def _train(store: Store, trial: Trial, config: Config, kept: Kept | None, run: R
     rounds = config.federation.rounds
 
     def now(round: int) -> Underway:
-        return Underway(round, rounds, before.cpu + time.process_time() - cpu, before.wall + time.monotonic() - wall)
+        return Underway(round, rounds, before.cpu + time.process_time() - cpu, before.wall + time.monotonic() - wall, os.getpid())
 
     def tell(record: Mapping[str, Any]) -> None:
         if record.get("kind") in ("round", "evaluation"):

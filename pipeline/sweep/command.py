@@ -42,7 +42,7 @@ def add_sweep_parser(commands: Any) -> argparse.ArgumentParser:
         "--retries", type=int, metavar="N", help=f"times that a dead trial goes on from its last whole round (default: {RETRIES})"
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a sweep that was stopped, or whose trials failed")
-    parser.add_argument("--allow-changed-code", action="store_true", help="with --resume: go on although the code of the trials has changed")
+    parser.add_argument("--allow-changed-code", action="store_true", help="with --resume: go on although the trials' code has changed")
     parser.add_argument("--dry-run", action="store_true", help="print the trials and start nothing")
     parser.set_defaults(command=run_sweep_command, overrides=[])
     return parser
@@ -67,7 +67,7 @@ def new_sweep(args: argparse.Namespace) -> Sweep:
     from pipeline.preflight import check_run_folder
 
     if args.space is None:
-        raise ConfigError("a sweep needs a SPACE: heterogeneity, algorithm, federation, scale, or module:function; see fedagent sweep --help")
+        raise ConfigError("a sweep needs a SPACE: heterogeneity, algorithm, federation, scale, or module:function; see --help")
     if args.allow_changed_code:
         raise ConfigError("--allow-changed-code cannot matter without --resume; leave it out")
     config = load_config(args.config, args.overrides, must_matter=frozenset())

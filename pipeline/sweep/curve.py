@@ -1,4 +1,4 @@
-"""What a trial reports: from records of its run log to one flat row of numbers per round. Pure; rates in [0, 1], null where not measured."""
+"""What a trial reports: from records of its run log to one flat row of numbers per round. Rates in [0, 1], null where not measured."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from actors.placement import cluster_nodes, connect
 from pipeline.config import Config
 from pipeline.errors import ConfigError
 from pipeline.sweep.manifest import Manifest, locked
-from pipeline.sweep.summary import Row, arms_table, failures, rows_of, write_summary
+from pipeline.sweep.summary import CSV, SUMMARY, Row, arms_table, failures, rows_of, write_summary
 from pipeline.sweep.trials import Trial, check_room
 from pipeline.sweep.writer import PARENT, RemoteWriter
 from pipeline.tracking import tracking_uri
@@ -56,6 +56,9 @@ class Sweep:
 
 def run_sweep(sweep: Sweep) -> int:
     """Run all trials that have not ended; the exit code: 0, 1 when trials failed, 130 when it was stopped. Raises ``FedAgentError``."""
+    if (done := _whole(sweep)) is not None:
+        _tell(sweep, done, False)
+        return 0
     # Tune would move every trial into its folder; relative paths of a user's own code would break.
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
     # Its tables would mix with ours, and name a folder that ends with the cluster.
@@ -74,12 +77,19 @@ def run_sweep(sweep: Sweep) -> int:
             interrupted = True
         rows = rows_of(sweep.folder, sweep.trials, errors, sweep.manifest.asha)
         interrupted = interrupted or any(row.status == "unfinished" for row in rows)
-        write_summary(sweep.folder, sweep.manifest, rows)
         _close(sweep, writer, rows)
     _tell(sweep, rows, interrupted)
     if interrupted:
         return 130
     return 1 if any(row.status == "failed" for row in rows) else 0
+
+
+def _whole(sweep: Sweep) -> list[Row] | None:
+    """The outcomes of a restored sweep that has nothing left to do; else None."""
+    if not sweep.restored or not (sweep.folder / SUMMARY).is_file():
+        return None
+    rows = rows_of(sweep.folder, sweep.trials, {}, sweep.manifest.asha)
+    return rows if all(row.status in ("finished", "stopped") for row in rows) else None
 
 
 def _tune(sweep: Sweep) -> dict[str, str]:
@@ -187,10 +197,11 @@ def _start_record(sweep: Sweep) -> dict[str, Any]:
 
 
 def _close(sweep: Sweep, writer: RemoteWriter, rows: Sequence[Row]) -> None:
-    """The MLflow tree says what the folders say."""
+    """The MLflow tree and the summary say what the folders say. The summary comes late: with it the sweep counts as whole."""
     lost = [summary for row in rows if (summary := writer.settle(row.trial.name, SETTLED[row.status])).warning() is not None]
+    write_summary(sweep.folder, sweep.manifest, rows)
     parent = writer.of(PARENT)
-    for name in ("sweep.json", "sweep.csv"):
+    for name in (SUMMARY, CSV):
         parent.artifact(sweep.folder / name)
     states = {row.status for row in rows}
     status = "stopped" if "unfinished" in states else "failed" if "failed" in states else "finished"
@@ -210,6 +221,6 @@ def _tell(sweep: Sweep, rows: Sequence[Row], interrupted: bool) -> None:
     console.print(arms_table(rows, f"Sweep {sweep.folder.name}: {words} of {len(rows)} trials"))
     for line in failures(rows):
         print(line)
-    print(f"trials: {sweep.folder / 'sweep.json'}, {sweep.folder / 'sweep.csv'}")
+    print(f"trials: {sweep.folder / SUMMARY}, {sweep.folder / CSV}")
     if interrupted or counts["failed"]:
         print(f"continue with: fedagent sweep --resume {sweep.folder}")

@@ -17,6 +17,7 @@ from typing import Any
 import pipeline
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.run_folder import write_atomic
+from pipeline.sweep.spaces import Point, words_of
 from pipeline.sweep.trials import DRIVER_SETTINGS, Base, Trial
 
 FILE = "sweep.spec.json"
@@ -74,7 +75,7 @@ def read_manifest(folder: Path) -> Manifest:
         what = ": it holds a run; go on with python -m pipeline.run --resume" if (folder / "metrics.jsonl").is_file() else ""
         raise CheckpointError(f"--resume {folder}: not a sweep folder (no {FILE} in it){what}") from None
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / FILE} cannot be read: {error}. Restore it from a copy of the sweep") from error
+        raise CheckpointError(f"{folder / FILE} cannot be read: {error}. Restore it from a copy") from error
     if not isinstance(plain, dict) or plain.get("schema") != SCHEMA:
         found = plain.get("schema") if isinstance(plain, dict) else None
         raise CheckpointError(f"{folder / FILE} has schema {found}, this program reads {SCHEMA}: use the version that began the sweep")
@@ -90,7 +91,7 @@ def read_manifest(folder: Path) -> Manifest:
             code=plain["code"],
         )
     except (KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder / FILE} is damaged ({type(error).__name__}: {error}). Restore it from a copy of the sweep") from error
+        raise CheckpointError(f"{folder / FILE} is damaged ({type(error).__name__}: {error}). Restore it from a copy") from error
 
 
 def check_same(folder: Path, there: Manifest, now: Manifest, *, allow_code: bool = False) -> None:
@@ -123,8 +124,9 @@ def _base_changes(there: Manifest, now: Manifest) -> list[str]:
 
 def _trial_changes(there: Sequence[Trial], now: Sequence[Trial]) -> list[str]:
     if len(there) != len(now):
-        missing, more = {t.name for t in there} - {t.name for t in now}, {t.name for t in now} - {t.name for t in there}
-        named = [f"gone: {', '.join(sorted(missing)[:3])}"] * bool(missing) + [f"new: {', '.join(sorted(more)[:3])}"] * bool(more)
+        old, new = [t.point for t in there], [t.point for t in now]
+        gone, more = [p for p in old if p not in new], [p for p in new if p not in old]
+        named = [f"gone: {_points(gone)}"] * bool(gone) + [f"new: {_points(more)}"] * bool(more)
         return [f"the space: {len(there)} trials there, {len(now)} now ({'; '.join(named) or 'in another order'})"]
     changes = []
     for before, after in zip(there, now, strict=True):
@@ -133,6 +135,10 @@ def _trial_changes(there: Sequence[Trial], now: Sequence[Trial]) -> list[str]:
                 values = f"{_value(before.point, name)} there, {_value(after.point, name)} now"
                 changes.append(f"the space: trial {before.number}: {name}: {values}")
     return changes
+
+
+def _points(points: Sequence[Point]) -> str:
+    return " | ".join(words_of(point) for point in points[:2]) + (f" | and {len(points) - 2} more" if len(points) > 2 else "")
 
 
 def _value(values: Mapping[str, Any], name: str) -> str:

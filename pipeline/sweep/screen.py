@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: a live table of arms in a terminal; elsewhere one line per trial that ended, failed or is tried again."""
+"""What a sweep shows while it runs: a live table of arms in a terminal; elsewhere a line per trial that ended, failed or is retried."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ class SweepScreen(Callback):  # type: ignore[misc]
             ended = sum(self._status[name] in ("TERMINATED", "ERROR") for name in names)
             active = sum(self._status[name] == "RUNNING" for name in names)
             rounds = f"{sum(self._done.get(name, 0) for name in names)}/{sum(self._rounds[name] for name in names)}"
-            means = [_mean([self._last[name].get(key) for name in names if name in self._last]) for key in ("success", "worlds_mean", "control")]
+            seen = [self._last[name] for name in names if name in self._last]
+            means = [_mean([result.get(key) for result in seen]) for key in ("success", "worlds_mean", "control")]
             table.add_row(arm, f"{ended}/{len(names)}" + (f" +{active}" if active else ""), rounds, *map(_percent, means))
         if len(groups) > height:
             table.add_row(f"... {len(groups) - height} more")
@@ -120,9 +121,8 @@ class SweepScreen(Callback):  # type: ignore[misc]
     def _clock(self) -> str:
         elapsed = time.monotonic() - self._began
         done = sum(self._done[name] - self._first.get(name, 0) for name in self._done)
-        left = sum(
-            rounds - self._done.get(name, 0) for name, rounds in self._rounds.items() if self._status.get(name) not in ("TERMINATED", "ERROR")
-        )
+        open_ = [name for name in self._rounds if self._status.get(name) not in ("TERMINATED", "ERROR")]
+        left = sum(self._rounds[name] - self._done.get(name, 0) for name in open_)
         return f"{duration(elapsed)} so far" + (f", about {duration(elapsed / done * left)} to go" if done > 0 and left > 0 else "")
 
 

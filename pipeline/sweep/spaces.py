@@ -54,7 +54,9 @@ def find_space(name: str) -> SpaceFunction:
     if not callable(function):
         names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         near = difflib.get_close_matches(attribute, names, n=1)
-        raise ConfigError(f"space {name!r}: {module_name!r} has no function {attribute!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise ConfigError(
+            f"space {name!r}: {module_name!r} has no function {attribute!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
     found: SpaceFunction = function
     return found
 

@@ -23,6 +23,7 @@ from pipeline.sweep.manifest import TRIAL_RUN, Manifest
 from pipeline.sweep.trials import Trial
 
 SCHEMA = 1
+SUMMARY, CSV = "sweep.json", "sweep.csv"
 NUMBERS = ("round", "episodes", *FINAL, "measured_round", "seconds")
 
 
@@ -104,7 +105,7 @@ def write_summary(folder: Path, manifest: Manifest, rows: Sequence[Row]) -> None
         "arms": arms_of(rows),
         "trials": [row.plain() for row in rows],
     }
-    write_atomic(folder / "sweep.json", json.dumps(plain, indent=1) + "\n")
+    write_atomic(folder / SUMMARY, json.dumps(plain, indent=1) + "\n")
     varied = sorted({path for row in rows for path in row.trial.point})
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
@@ -113,7 +114,7 @@ def write_summary(folder: Path, manifest: Manifest, rows: Sequence[Row]) -> None
         settings = [_cell(row.trial.point.get(path)) for path in varied]
         numbers = [_cell(row.numbers.get(name)) for name in NUMBERS]
         table.writerow([row.trial.number, row.trial.name, row.trial.arm, *settings, row.status, row.error or "", *numbers])
-    write_atomic(folder / "sweep.csv", stream.getvalue())
+    write_atomic(folder / CSV, stream.getvalue())
 
 
 def _cell(value: Any) -> Any:
@@ -140,4 +141,8 @@ def _rate(arm: Mapping[str, Any], name: str) -> str:
 
 def failures(rows: Sequence[Row]) -> list[str]:
     """One line per trial that failed or did not end."""
-    return [f"{row.trial.name}: {row.status}" + (f": {row.error}" if row.error else "") for row in rows if row.status in ("failed", "unfinished")]
+    return [
+        f"{row.trial.name}: {row.status}" + (f": {row.error}" if row.error else "")
+        for row in rows
+        if row.status in ("failed", "unfinished")
+    ]

@@ -58,7 +58,7 @@ class SweepTrial(tune.Trainable):  # type: ignore[misc]
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start the run, or go on with what an earlier attempt left."""
-        from pipeline.trial import Kept
+        from pipeline.inside import Kept
 
         self._kept = Kept()
         self._begin(config)
@@ -82,9 +82,11 @@ class SweepTrial(tune.Trainable):  # type: ignore[misc]
         return self._tune_row()
 
     def cleanup(self) -> None:
-        """Stop what still runs and let go of the engine."""
+        """Stop a run that waits and let go of the engine; a round in the middle ends with the process, and is done again."""
+        busy = self._run is not None and self._run.busy
         self._end()
-        self._kept.close()
+        if not busy:
+            self._kept.close()
 
     def _begin(self, config: Mapping[str, Any]) -> None:
         self._trial = _trial(config)
@@ -162,10 +164,16 @@ class _Run:
         if self._error is not None:
             raise self._error
 
+    @property
+    def busy(self) -> bool:
+        """Whether it is in the middle of a round."""
+        return self._thread.is_alive() and not self._waiting
+
     def stop(self) -> bool:
-        """End a run that waits between two rounds; whether there was one to end."""
-        if not self._thread.is_alive():
+        """End a run that waits between two rounds; whether there was one."""
+        if not self._waiting:
             return False
+        self._waiting = False
         self._stopping = True
         self._go_on.release()
         self._thread.join(STOP_WAIT_S)

@@ -6,6 +6,7 @@ are those expected of a step in a state. Values add up ``horizon`` rewards, each
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class FiniteWorld:
 
 @dataclass(frozen=True)
 class Valued:
-    """``value`` from the start; ``states`` [H + 1, S] and ``actions`` [H, S, A] from every step on; the ``policy`` [H, S, A] they belong to."""
+    """``value`` from the start, ``states`` [H + 1, S] and ``actions`` [H, S, A] from every step on, of the ``policy`` [H, S, A]."""
 
     value: float
     states: Array
@@ -95,8 +96,8 @@ def performance_difference(world: FiniteWorld, policy: Array, reference: Array, 
 
 def losses_by_turn(continued: Sequence[float]) -> list[float]:
     """The same decomposition along one path. ``continued[t]`` is the value of doing what the policy does for t turns and the best from then
-    on, the last one the policy's own value: turn t loses V_t - V_t+1, its negative advantage under the optimum. Adds up to the whole gap."""
-    return [before - after for before, after in zip(continued, continued[1:], strict=False)]
+    on, the last one the policy's own value: turn t loses V_t - V_t+1, its negative advantage under the optimum. Adds up to the gap."""
+    return [before - after for before, after in itertools.pairwise(continued)]
 
 
 def kernel_difference(first: FiniteWorld, second: FiniteWorld, policy: Array, horizon: int, gamma: float = 1.0) -> Array:
@@ -106,8 +107,8 @@ def kernel_difference(first: FiniteWorld, second: FiniteWorld, policy: Array, ho
     With equal rewards every term is at most the total-variation distance there times the spread of values that are left: lemma 2.
     """
     whole, known = _by_step(policy, horizon), evaluate(second, policy, horizon, gamma)
-    gaps = first.reward - second.reward + gamma * np.einsum("sat,ht->hsa", first.kernel - second.kernel, known.states[1:])
-    terms: Array = gamma ** np.arange(horizon) * np.einsum("hs,hsa,hsa->h", visits(first, policy, horizon), whole, gaps)
+    gaps = first.reward - second.reward + gamma * np.einsum("iaj,hj->hia", first.kernel - second.kernel, known.states[1:])
+    terms: Array = gamma ** np.arange(horizon) * np.einsum("hi,hia,hia->h", visits(first, policy, horizon), whole, gaps)
     return terms
 
 
@@ -119,7 +120,7 @@ def kernel_distance(first: FiniteWorld, second: FiniteWorld) -> float:
 def effective_distance(first: FiniteWorld, second: FiniteWorld, policy: Array, horizon: int) -> float:
     """delta_eff: the mean total-variation distance of the kernels where ``policy`` goes in ``first`` (C1), in [0, 1]."""
     apart = np.abs(first.kernel - second.kernel).sum(axis=2) / 2
-    there = np.einsum("hs,hsa,sa->h", visits(first, policy, horizon), _by_step(policy, horizon), apart)
+    there = np.einsum("hi,hia,ia->h", visits(first, policy, horizon), _by_step(policy, horizon), apart)
     return float(there.mean())
 
 
@@ -152,6 +153,10 @@ def shared_value(worlds: Sequence[FiniteWorld], horizon: int, weights: Sequence[
     kernels, rewards = np.stack([world.kernel for world in worlds]), np.stack([world.reward for world in worlds])
     known: dict[tuple[int, int, bytes], float] = {}
 
+    def after(step: int, arrivals: Array) -> float:
+        """The same for all states where worlds may arrive, [worlds, S]."""
+        return sum(best(step, state, arrivals[:, state]) for state in np.flatnonzero(arrivals.any(axis=0)))
+
     def best(step: int, state: int, mass: Array) -> float:
         """The most that is left, summed over worlds; ``mass`` is each world's share times the chance of being here in it."""
         total = float(mass.sum())
@@ -162,13 +167,12 @@ def shared_value(worlds: Sequence[FiniteWorld], horizon: int, weights: Sequence[
         if key not in known:
             arrivals = belief[:, None, None] * kernels[:, state]  # [worlds, A, S]
             known[key] = max(
-                float(belief @ rewards[:, state, action])
-                + gamma * sum(best(step + 1, after, arrivals[:, action, after]) for after in np.flatnonzero(arrivals[:, action].any(axis=0)))
+                float(belief @ rewards[:, state, action]) + gamma * after(step + 1, arrivals[:, action])
                 for action in range(rewards.shape[2])
             )
         return total * known[key]
 
-    return sum(best(0, state, shares * np.array([world.start[state] for world in worlds])) for state in range(rewards.shape[1]))
+    return after(0, shares[:, None] * np.stack([world.start for world in worlds]))
 
 
 def _by_step(policy: Array, horizon: int) -> Array:

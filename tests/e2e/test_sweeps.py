@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,9 @@ def drivers(folder: Path) -> list[psutil.Process]:
 def mlflow_runs(store: Path) -> list[dict[str, Any]]:
     """Every run of the store with its tags, straight from its tables."""
     with sqlite3.connect(store) as database:
-        runs = {row[0]: {"id": row[0], "name": row[1], "status": row[2]} for row in database.execute("select run_uuid, name, status from runs")}
+        runs = {
+            row[0]: {"id": row[0], "name": row[1], "status": row[2]} for row in database.execute("select run_uuid, name, status from runs")
+        }
         for run, key, value in database.execute("select run_uuid, key, value from tags"):
             runs[run][key] = value
         for run, key, step, count in database.execute("select run_uuid, key, step, count(*) from metrics group by run_uuid, key, step"):
@@ -102,7 +103,9 @@ def test_a_submitted_sweep_killed_in_the_middle_and_restored_is_whole(head: Head
     assert {child["mlflow.parentRunId"] for child in children} == {parent["id"]}
     assert sorted(child["name"] for child in children) == [trial["name"] for trial in trials]
     for child in children:
-        assert {("round/success", 1), ("round/success", 3), ("heldout/sampled/success", 0), ("heldout/sampled/success", 3)} <= set(child["metrics"])
+        assert {("round/success", 1), ("round/success", 3), ("heldout/sampled/success", 0), ("heldout/sampled/success", 3)} <= set(
+            child["metrics"]
+        )
         assert set(child["metrics"].values()) == {1}, f"{child['name']} has a metric twice at one step"
 
     # Tune's own results, and TensorBoard's files.
@@ -116,7 +119,15 @@ def test_a_submitted_sweep_killed_in_the_middle_and_restored_is_whole(head: Head
 
 def test_a_killed_trial_goes_on_from_its_last_round(tmp_path: Path) -> None:
     folder = tmp_path / "one"
-    arguments = [SPACE, *QUICK, "--federation.rounds=60", "--evaluation.every=30", "--seeds=0", "--resources.cpus=1", "--tracking.mlflow=false"]
+    arguments = [
+        SPACE,
+        *QUICK,
+        "--federation.rounds=60",
+        "--evaluation.every=30",
+        "--seeds=0",
+        "--resources.cpus=1",
+        "--tracking.mlflow=false",
+    ]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(
             sweep_line(*arguments, f"--run.dir={tmp_path}", "--run.name=one"), cwd=ROOT, env=environment(), stdout=log, stderr=log
@@ -139,17 +150,16 @@ def test_a_killed_trial_goes_on_from_its_last_round(tmp_path: Path) -> None:
     assert "continue with: fedagent sweep --resume" in output
 
 
-def test_trials_place_their_actors_in_their_own_group(tmp_path: Path) -> None:
-    layout = ("--resources.layout=actors", "--rollout.backend=transformers", "--federation.rounds=1", "--seeds=0")
-    line = sweep_line("tests.pipeline.sweep.points:two_rates", *SMALL, *layout, "--world.name=bandit", "--model.adapter=full", "--resources.cpus=2")
-    began = time.monotonic()
+def test_a_trial_places_its_actors_in_its_own_group(tmp_path: Path) -> None:
+    # On two cores there is room for the trial's group, and not for a second one of the same size.
+    layout = ("--resources.layout=actors", "--rollout.backend=transformers", "--federation.rounds=1", "--seeds=0", "--resources.cpus=2")
+    line = sweep_line("tests.pipeline.sweep.points:single", *SMALL, *layout, "--world.name=bandit", "--model.adapter=full", "--retries=0")
     done = subprocess.run(
-        [*line, f"--run.dir={tmp_path}", "--run.name=actors", "--retries=0"],
+        [*line, f"--run.dir={tmp_path}", "--run.name=actors"],
         cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert time.monotonic() - began < 300
-    summary = json.loads((tmp_path / "actors" / "sweep.json").read_text())
-    assert [trial["status"] for trial in summary["trials"]] == ["finished"] * 2
-    stored = json.loads((tmp_path / "actors" / summary["trials"][0]["name"] / "run" / "config.resolved.json").read_text())
+    (trial,) = json.loads((tmp_path / "actors" / "sweep.json").read_text())["trials"]
+    assert (trial["status"], trial["round"]) == ("finished", 1)
+    stored = json.loads((tmp_path / "actors" / trial["name"] / "run" / "config.resolved.json").read_text())
     assert stored["resources"]["layout"] == "actors"

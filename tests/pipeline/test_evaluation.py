@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from envs.base import Task
+from pipeline.config.load import load_config
 from pipeline.episodes import EpisodeSpec, Sampling
-from pipeline.evaluation import EVALUATOR, Measurement, evaluate, heldout_specs
+from pipeline.evaluation import EVALUATOR, Measurement, chosen_tasks, evaluate, heldout_specs
 from pipeline.services import EpisodeLogTarget, Handle
 from pipeline.statistics import wilson
 
@@ -82,3 +83,10 @@ def test_the_record_says_how_it_was_sampled() -> None:
     record = greedy.record()
     assert (record["kind"], record["world"], record["round"], record["client"]) == ("evaluation", "default", 4, None)
     assert engine.asked[1] == ("global-4-x", Sampling(0.0, 1.0, 12))
+
+
+def test_a_third_split_for_tuning() -> None:
+    """Skipped tasks and those that are measured on make two disjoint parts of the held-out tasks."""
+    final = chosen_tasks(load_config(None, ["--evaluation.tasks=3"]), TASKS)
+    tuned = chosen_tasks(load_config(None, ["--evaluation.skip=3", "--evaluation.tasks=2"]), TASKS)
+    assert [t.id for t in (*final, *tuned)] == [t.id for t in TASKS[:5]]

@@ -315,3 +315,11 @@ def test_optimizer_moments_follow_the_client_only_when_kept() -> None:
         asyncio.run(fed.run(start(world)))
         assert world.optimizers == [None, expected]
         assert (kept.optimizers[-1] == {"c4": "moments c4"}) is (policy == "keep")
+
+
+def test_clients_own_parameters_are_measured_on_as_many_tasks_as_asked() -> None:
+    settings = EvaluationConfig(every=0, tasks=4, greedy=False, clients=True, client_tasks=2)
+    fed, notes, _ = federation(World(), make_config(1).model_copy(update={"evaluation": settings}))
+    asyncio.run(fed.run(start(fed.rollouts)))  # type: ignore[arg-type]
+    measured = [(r["client"], r["n"]) for r in notes.records if r["kind"] == "evaluation"]
+    assert measured == [(None, 4), (None, 4), ("c1", 2), ("c2", 2), ("c4", 2)]

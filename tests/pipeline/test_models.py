@@ -96,6 +96,28 @@ def test_names_and_shapes_of_an_adapter_state(tiny: Path) -> None:
     assert {v.dtype for v in state.values()} == {np.dtype(np.float32)}
 
 
+@pytest.mark.parametrize("adapter", ["lora", "full"])
+def test_a_critic_beside_the_policy(tiny: Path, tmp_path: Path, adapter: str) -> None:
+    config = ModelConfig(adapter=adapter, lora=LoraConfig(rank=4))  # type: ignore[arg-type]
+    before = torch.random.get_rng_state()
+    state = models.initial_state(tiny, config, 3, critic=True)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    policy, critic = models.split_critic(state)
+    assert models.state_hash(policy) == models.state_hash(models.initial_state(tiny, config, 3))
+    assert models.state_hash(models.join_critic(policy, critic)) == models.state_hash(state)
+    assert not critic["head.weight"].any()
+    assert critic["head.weight"].shape == (1, 64)
+    if adapter == "full":
+        weights = models.get_state(models.load_model(tiny))
+        own = {f"model.{name}" for name in critic if not name.startswith("head.")}
+        assert own == {name for name in weights if not name.startswith("lm_head")}, "the backbone alone, without an output head"
+        assert all(np.array_equal(critic[name.removeprefix("model.")], weights[name]) for name in own)
+    assert models.split_critic(policy) == (policy, {})
+    # What leaves as a model is the policy.
+    exported = models.export_model(tmp_path / "out", tiny, config, state)
+    torch.testing.assert_close(logits(models.load_model(exported)), logits(models.load_model(tiny)))
+
+
 def test_unknown_target_modules_are_named_with_the_models_own(tiny: Path) -> None:
     with pytest.raises(ConfigError, match=r"query.*not in this model.*q_proj"):
         models.attach_lora(models.load_model(tiny), LoraConfig(targets=("q_proj", "query")), 0)

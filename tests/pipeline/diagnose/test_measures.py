@@ -14,9 +14,9 @@ from envs.variants import Variant
 from pipeline.diagnose import ClientSetup, Settings, Visit, diagnose
 from pipeline.diagnose.divergence import cross_fitted, distances, estimate
 from pipeline.diagnose.mixture import task_side
-from pipeline.diagnose.rankings import best_scripts, said_otherwise, shared_gap
+from pipeline.diagnose.rankings import best_scripts, said_otherwise, shared_gap, shared_losses
 from pipeline.diagnose.reading import Reading, Readings, information
-from pipeline.diagnose.scripts import Outcome, Trace, play, take_sample
+from pipeline.diagnose.scripts import Outcome, Sample, Script, Trace, play, take_sample
 from pipeline.diagnose.setup import find_homes, matched_tasks, sample_homes
 from pipeline.errors import ConfigError
 from tests.pipeline.diagnose.cases import QUICK, clients_in, payoffs
@@ -120,6 +120,25 @@ def test_gaps_of_scripts_equal_those_of_arms() -> None:
     assert shared_gap(sample, 0, {0: 0.5, 1: 0.5}) == 0.5
     assert shared_gap(sample, 0, {0: 0.9, 1: 0.1}) == pytest.approx(0.1)
     assert [best_scripts(sample, home, 0) for home in (0, 1)] == [{0}, {1}]
+
+
+def test_the_gap_falls_on_the_turn_at_which_a_world_goes_another_way() -> None:
+    returns = {("x", "a", "z"): (1.0, 0.25), ("x", "b", "z"): (0.0, 1.0), ("x", "a"): (0.75, 0.5)}
+    scripts = [Script("oracle", "", actions) for actions in returns]
+    traces = [[[[trace("", ret=values[home])] for values in returns.values()]] for home in (0, 1)]
+    sample = Sample([], [task(0)], [scripts], traces, [False, False], 1.0)
+    # The first script is best for all. In world 1 its second action loses half a success, and not to stop then another quarter.
+    losses = shared_losses(sample, 0, {0: 0.8, 1: 0.2})
+    assert losses == pytest.approx([0.0, 0.2 * 0.5, 0.2 * 0.25, 0.0])
+    assert shared_gap(sample, 0, {0: 0.8, 1: 0.2}) == pytest.approx(0.2 * (1.0 - 0.25))
+
+
+def test_the_gap_by_turn_adds_up_to_the_gap() -> None:
+    world = BanditWorld(horizon=3, delta=1.0)
+    found = diagnose(world, clients_in(world, ["conflict:a", "conflict:b"]), QUICK)
+    assert sum(found.gap_by_turn.values()) == pytest.approx(found.gap.value)
+    assert found.gap.value == pytest.approx(0.5)
+    assert all(0 <= turn < 3 and loss > 0 for turn, loss in found.gap_by_turn.items())
 
 
 def test_luck_is_not_taken_for_a_better_script() -> None:

@@ -109,8 +109,8 @@ def synthetic_arm(
         )
     clients = tuple(f"c{i:03d}" for i in range(CLIENTS // 2))
     homes = tuple(names[i % worlds] for i in range(len(clients)))
-    rates = tuple(tuple(_rate(rng, 0.9 * CEILING if home == w else 0.1) for w in names) for home in homes)
-    matrix = Matrix(clients, tuple(names), rates, homes) if worlds > 1 and mode == "federated" else None
+    cells = tuple(tuple(_rate(rng, 0.9 * CEILING if home == w else 0.1) for w in names) for home in homes)
+    matrix = Matrix(clients, tuple(names), cells, homes) if worlds > 1 and mode == "federated" else None
     federated = mode == "federated"
     # One world of `worlds` pays for what any policy does, unless the row says that more can be had.
     reach = (1.0 if worlds == 1 or reveal != "none" else 1 / worlds) if reachable is None else reachable
@@ -131,7 +131,7 @@ def synthetic_arm(
         control=final[names[0]],
         floor=CEILING * reach if worlds > 1 else None,
         kind="none" if worlds == 1 or reveal != "none" else "floor" if reach < 1 else "slack",
-        after_local=_mean([rates[i][names.index(home)] for i, home in enumerate(homes)]) if matrix else None,
+        after_local=_mean([cells[i][names.index(home)] for i, home in enumerate(homes)]) if matrix else None,
         cpu_seconds=46.0 if algorithm == "grpo" else 80.0,
         wall_seconds=52.0 if algorithm == "grpo" else 90.0,
         curve=tuple(curve),

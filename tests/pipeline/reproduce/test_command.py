@@ -125,9 +125,8 @@ def test_two_arms_on_real_workers_survive_a_killed_one(tmp_path: Path) -> None:
     """A worker is killed in its first trial; the trial is done all the same, and a resume does nothing again."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     environ.pop("RAY_ADDRESS", None)
-    command = [sys.executable, "-m", "pipeline.cli", "reproduce", "tale", "--quick", "--out", str(tmp_path), "--workers", "1", *TOY]
     code = "import sys; from pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, *command[3:]]
+    command = [sys.executable, "-c", code, "reproduce", "tale", "--quick", "--out", str(tmp_path), "--workers", "1", *TOY]
     killed = threading.Event()
 
     def kill() -> None:
@@ -135,9 +134,9 @@ def test_two_arms_on_real_workers_survive_a_killed_one(tmp_path: Path) -> None:
         until = time.monotonic() + 200
         while time.monotonic() < until and not killed.is_set():
             for path in (tmp_path / "trials").glob("*.progress.json"):
-                worker = path.with_name("worker.pid")
-                if json.loads(path.read_text() or "{}").get("round", 0) >= 1 and worker.is_file():
-                    os.kill(int(worker.read_text()), signal.SIGKILL)
+                underway = json.loads(path.read_text())
+                if underway["round"] == 1 and underway["pid"]:
+                    os.kill(underway["pid"], signal.SIGKILL)
                     killed.set()
                     return
             time.sleep(0.05)

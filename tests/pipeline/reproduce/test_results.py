@@ -53,7 +53,7 @@ def test_what_is_wrong_is_named(spoil: Callable[[dict[str, Any]], object], told:
     value = json.loads(json.dumps(synthetic_results((0,)).plain()))
     parse_results(value)
     spoil(value)
-    with pytest.raises(DataError, match="tale.json") as caught:
+    with pytest.raises(DataError, match=r"tale\.json") as caught:
         parse_results(value, "tale.json")
     assert told in str(caught.value)
 

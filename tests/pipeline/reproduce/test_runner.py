@@ -159,6 +159,9 @@ def test_forecast_follows_what_was_measured() -> None:
     assert forecast.seconds(ppo) == pytest.approx(3 * ppo.estimate), "of another kind: as others went"
     forecast.learn(bandit, bandit.estimate)
     assert forecast.seconds(bandit) == pytest.approx(bandit.estimate)
-    left = forecast.left([grpo, grpo, grpo], [(grpo, grpo.estimate)], 2)
+    assert forecast.rest(grpo, grpo.estimate, 0.0) == pytest.approx(2 * grpo.estimate)
+    assert forecast.rest(grpo, 30.0, 0.25) == pytest.approx(90.0), "as its own rounds go"
+    assert forecast.rest(grpo, 1e6, 0.0) > 0
+    left = forecast.left([grpo, grpo, grpo], [forecast.rest(grpo, grpo.estimate, 0.0)], 2)
     assert left == pytest.approx((3 * 3 + 2) * grpo.estimate / 2)
-    assert forecast.left([], [(grpo, 1e6)], 2) == 0.0
+    assert forecast.left([], [], 2) == 0.0

@@ -75,6 +75,6 @@ def no_group(config: Config) -> dict[str, Any]:
     return {"lr": tune.grid_search([1.0])}
 
 
-def two_rates(config: Config) -> dict[str, Any]:
-    """Two learning rates."""
-    return {"learner.lr": tune.grid_search([1e-3, 2e-3])}
+def single(config: Config) -> dict[str, Any]:
+    """The base alone."""
+    return {}

@@ -87,7 +87,7 @@ def test_visits_and_values_agree_with_playing() -> None:
     policy = random_policy(rng, horizon, 4, 3)
     there = theory.visits(world, policy, horizon)
     np.testing.assert_allclose(there.sum(axis=1), 1)
-    assert np.einsum("hs,hsa,sa->", there, policy, world.reward) == pytest.approx(theory.evaluate(world, policy, horizon).value)
+    assert np.einsum("hi,hia,ia->", there, policy, world.reward) == pytest.approx(theory.evaluate(world, policy, horizon).value)
     returns = []
     for _ in range(4000):
         state, total = rng.choice(4, p=world.start), 0.0
@@ -126,9 +126,7 @@ def test_along_a_path_the_losses_are_the_negative_advantages() -> None:
     world, horizon = FiniteWorld(kernel, rng.random((4, 3)), np.eye(4)[0]), 4
     best, actions = theory.solve(world, horizon), rng.integers(0, 3, horizon)
     mixed = np.array([np.broadcast_to(np.eye(3)[action], (4, 3)) for action in actions])
-    continued = [
-        theory.evaluate(world, np.concatenate([mixed[:turn], best.policy[turn:]]), horizon).value for turn in range(horizon + 1)
-    ]
+    continued = [theory.evaluate(world, np.concatenate([mixed[:turn], best.policy[turn:]]), horizon).value for turn in range(horizon + 1)]
     losses = theory.losses_by_turn(continued)
     np.testing.assert_allclose(losses, -theory.performance_difference(world, mixed, best.policy, horizon), atol=1e-12)
     assert sum(losses) == pytest.approx(best.value - theory.evaluate(world, mixed, horizon).value)

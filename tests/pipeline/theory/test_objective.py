@@ -135,7 +135,7 @@ def test_the_identity_fails_where_the_paper_says_nothing_of_it(step: Step, size:
 
 
 def batch(tasks: Array) -> tuple[Array, Array, Array]:
-    """Every arm once for each of ``tasks``: under a uniform policy the batch mean is the exact expectation. (tasks, arms, rewards) by row."""
+    """Every arm once for each of ``tasks``: under a uniform policy the batch mean is the expectation. (tasks, arms, rewards) by row."""
     rows, arms = np.repeat(tasks, ARMS), np.tile(np.arange(ARMS), len(tasks))
     return rows, arms, REWARDS[rows, arms].astype(np.float32)
 
