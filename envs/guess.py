@@ -94,41 +94,51 @@ class GuessEnv(TextEnv):
 class GuessWorld(World):
     """Ranges of three lengths (the categories) from ten places on, and every number in them as the one to find: 530 tasks.
 
-    Options: ``longest`` range in use (7, 15 or 31 numbers; 70 tasks have at most 7 and 220 at most 15), ``train`` and ``heldout`` tasks (of
-    all ranges 400 and 100, else four fifths and the rest), ``seed`` of their order, ``max_steps`` guesses (6: one more than the longest
-    range needs).
-    A variant's severity is the share of (task, guess) pairs whose reply it changes; the pairs at a lower severity are among those at a
-    higher one. Raises ``ValueError`` for more tasks than there are.
+    Options: ``longest`` range in use (7, 15 or 31 numbers), ``places`` where ranges begin (1 to 10), ``copies`` of every task, so that a
+    small game still has enough of them; ``train`` and ``heldout`` tasks (of the 530 tasks 400 and 100, else four fifths and the rest),
+    ``seed`` of their order, ``max_steps`` guesses (6: one more than the longest range needs). A variant's severity is the share of
+    (task, guess) pairs whose reply it changes; the pairs at a lower severity are among those at a higher one. Raises ``ValueError`` for what
+    is out of range, and for more tasks than there are.
     """
 
     name: ClassVar[str] = "guess"
     families: ClassVar[Mapping[str, Family]] = FAMILIES
 
     def __init__(
-        self, train: int | None = None, heldout: int | None = None, seed: int = 0, max_steps: int | None = None, longest: int = 31
+        self,
+        train: int | None = None,
+        heldout: int | None = None,
+        seed: int = 0,
+        max_steps: int | None = None,
+        longest: int = 31,
+        places: int = 10,
+        copies: int = 1,
     ) -> None:
-        sizes = {category: size for category, size in SIZES.items() if size <= longest}
         if longest not in SIZES.values():
             raise ValueError(f"longest is {longest}; allowed: {', '.join(str(size) for size in SIZES.values())}")
-        every = 10 * sum(sizes.values())
-        heldout = (100 if longest == max(SIZES.values()) else every // 5) if heldout is None else heldout
-        train = (400 if longest == max(SIZES.values()) else every - heldout) if train is None else train
+        if not 1 <= places <= 10 or copies < 1:
+            raise ValueError(f"places is {places} and copies {copies}; allowed: 1 to 10, and at least 1")
+        sizes = {category: size for category, size in SIZES.items() if size <= longest}
+        made = [
+            Task(
+                f"{category}-{first}-{first + place}" + (f"-{copy}" if copy else ""),
+                f"Find the number that I think of. It is one of {first} to {first + size - 1}.",
+                category,
+                {"first": first, "size": size, "target": first + place},
+            )
+            for copy in range(copies)
+            for category, size in sizes.items()
+            for first in range(1, 10 * places, 10)
+            for place in range(size)
+        ]
+        whole = (longest, places, copies) == (31, 10, 1)
+        heldout = (100 if whole else len(made) // 5) if heldout is None else heldout
+        train = (400 if whole else len(made) - heldout) if train is None else train
         if train < 1 or heldout < 1:
             raise ValueError(f"heldout and train need to be at least 1, got {heldout} and {train}")
         self.max_steps = 6 if max_steps is None else max_steps
         if self.max_steps < 1:
             raise ValueError(f"max_steps is {max_steps}: at least 1 guess is needed")
-        made = [
-            Task(
-                f"{category}-{first}-{first + place}",
-                f"Find the number that I think of. It is one of {first} to {first + size - 1}.",
-                category,
-                {"first": first, "size": size, "target": first + place},
-            )
-            for category, size in sizes.items()
-            for first in range(1, 100, 10)
-            for place in range(size)
-        ]
         if train + heldout > len(made):
             raise ValueError(f"heldout is {heldout} and train {train}: there are {len(made)} tasks in all")
         # Categories by turns, so that they are equally frequent although the longer ranges hold more numbers.

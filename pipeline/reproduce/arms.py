@@ -23,34 +23,36 @@ EASY_TURNS = 4
 BASE: Settings = {
     "resources.layout": "process",
     "rollout.backend": "vllm",
+    "rollout.kv_cache_gb": 0.25,
+    "rollout.self_test": False,
     "model.adapter": "full",
     "run.save_episodes": "none",
     "run.keep_checkpoints": 1,
     "run.checkpoint_every": 3,
     "tracking.mlflow": False,
     "evaluation.greedy": False,
+    # Measured before the first round and after the last; training success is there every round.
+    "evaluation.every": 0,
 }
 SHOP: Settings = {
     **BASE,
     "federation.clients": 8,
     "federation.clients_per_round": 4,
     "federation.local_epochs": 2,
-    "federation.rounds": 12,
-    "evaluation.every": 4,
+    "federation.rounds": 8,
     "evaluation.tasks": 200,
 }
-HOMES: Settings = {**SHOP, "world.name": "alfworld", "federation.rounds": 6, "federation.local_epochs": 1, "evaluation.every": 3}
+HOMES: Settings = {**SHOP, "world.name": "alfworld", "federation.rounds": 6, "federation.local_epochs": 1}
 MACHINES: Settings = {
     **BASE,
     "world.name": "bandit",
     "federation.clients": 2,
     "federation.clients_per_round": 2,
     "federation.local_epochs": 1,
-    "federation.rounds": 20,
+    "federation.rounds": 12,
     "federation.tasks_per_client": 200,
     "algorithm.tasks_per_epoch": 16,
     "algorithm.group_size": 8,
-    "evaluation.every": 5,
     "evaluation.tasks": 400,
 }
 APART: Settings = {
@@ -60,13 +62,13 @@ APART: Settings = {
     "world.variant.reach_tasks": 5,
 }
 """Where worlds differ. Targets out of reach are a property of some published variants; the floor says what can be reached."""
-AFTER_LOCAL: Settings = {"evaluation.clients": True, "evaluation.client_tasks": 100}
+AFTER_LOCAL: Settings = {"evaluation.clients": True, "evaluation.client_tasks": 50}
 PPO: Settings = {"algorithm.name": "ppo"}
 ALONE: Settings = {"learner.lr": 5e-4, "learner.optimizer_state": "keep"}
 """One learner makes eight updates in sequence where four clients average two each: half the rate, and it keeps its moments."""
 
-QUICK: Settings = {"federation.rounds": 6, "evaluation.every": 3}
-QUICK_MACHINES: Settings = {"federation.rounds": 10, "evaluation.every": 5}
+QUICK: Settings = {"federation.rounds": 6}
+QUICK_MACHINES: Settings = {"federation.rounds": 10}
 DELTAS = (0.0, 0.2, 0.5, 0.8, 1.0)
 HORIZON = 4
 """Plays of a bandit episode: the embedded toy model was shown four."""
@@ -145,12 +147,13 @@ class Rung:
 RUNGS: Sequence[Rung] = (
     Rung("bm25", "search weighs words otherwise", "bm25_reweight", tier=2),
     Rung("catalog", "other products on sale", "catalog_split"),
+    Rung("rank-mild", "rows in other orders, for a quarter of the searches", "rank_wrapper", severity=0.25),
     Rung("field", "search reads other texts", "field_subset"),
     Rung("lookalike", "look-alikes that miss a part", "lookalike"),
-    Rung("rank", "rows in other orders", "rank_wrapper", quick=True, alone=("alone-rank-invert", "alone-rank-shuffle")),
-    Rung("recoverable", "look-alikes told apart on their page", "lookalike", members=("recoverable_first", "recoverable_last")),
     Rung("hidden", "look-alikes that cannot be told apart", "lookalike", members=("hidden_first", "hidden_last")),
     Rung("buy2", "one of two buttons buys", "checkout", "one_of", 2, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
+    Rung("recoverable", "look-alikes told apart on their page", "lookalike", members=("recoverable_first", "recoverable_last")),
+    Rung("rank", "rows in other orders", "rank_wrapper", quick=True, alone=("alone-rank-invert", "alone-rank-shuffle")),
     Rung("buy4", "one of four buttons buys", "checkout", "one_of", 4, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
     Rung("hid2buy4", "four buttons and hidden look-alikes", "checkout_lookalike", "one_of", alone=("alone-hid2buy4-first_description",)),
 )
@@ -242,9 +245,9 @@ def _controls() -> Iterator[ArmSpec]:
         yield _control(
             name, "same_world", f"all clients in the world {member}", {"world.variant.members": (member,)}, f"same-{name}-{member}"
         )
-    # At equal turns seen in a batch: 512 episodes in place of 64, a third of the rounds, one epoch each.
-    big = {**PPO, "algorithm.group_size": 8, "learner.mini_batch": 512, "federation.local_epochs": 1, "federation.rounds": 6}
-    yield _control("rank", "batch", "PPO, batches eight times as large", {**big, "evaluation.every": 2}, "rank-ppo-batch", "rank-ppo")
+    # 512 episodes in a batch in place of 64, half of the rounds, one epoch each: twice the episodes, an eighth of the steps.
+    big = {**PPO, "algorithm.group_size": 8, "learner.mini_batch": 512, "federation.local_epochs": 1, "federation.rounds": 4}
+    yield _control("rank", "batch", "PPO, batches eight times as large", big, "rank-ppo-batch", "rank-ppo")
     yield _control("recoverable", "window", "eight past turns in the prompt", {"rollout.history": 8}, "recoverable-history")
     for name, member in (
         ("rank", "invert"),

@@ -115,7 +115,7 @@ def show(plan: Plan, store: Store, trials: Sequence[Trial], workers: int) -> Non
         rule = "" if spec.rule == "none" else spec.rule
         cells = (spec.name, spec.family, spec.label, spec.algorithm, spec.mode, rounds, rule, spec.versus or "")
         table.add_row(*cells, f"{finished}/{len(own)}", f"{forecast.seconds(own[0]):.0f}")
-    console = Console(width=max(150, Console().width), highlight=False)
+    console = Console(width=max(190, Console().width), highlight=False)
     console.print(table)
     for name, reason in plan.skipped.items():
         console.print(f"{name}: skipped: {reason}")

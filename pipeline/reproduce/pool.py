@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pipeline.inside import Kept
 
 
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+"""Of a worker process: one thread, and one heap, which keeps its memory from growing with every trial."""
+
+
 class Worker:
     """The object in a worker process."""
 
@@ -48,7 +52,7 @@ class RayPool:
     def __init__(self, store: Store, size: int) -> None:
         self.size = size
         self._store = store
-        self._make = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=1)(Worker)
+        self._make = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=1, runtime_env={"env_vars": dict(ENVIRONMENT)})(Worker)
         self._workers: dict[int, Any] = {}
         self._busy: dict[Any, int] = {}
 

@@ -59,10 +59,13 @@ def run_sweep(sweep: Sweep) -> int:
     if (done := _whole(sweep)) is not None:
         _tell(sweep, done, False)
         return 0
+    print(f"{sweep.folder}: {len(sweep.trials)} trials; {'joining' if _joins(sweep.base) else 'starting'} Ray ...", file=sys.stderr)
     # Tune would move every trial into its folder; relative paths of a user's own code would break.
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
     # Its tables would mix with ours, and name a folder that ends with the cluster.
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+    # A sweep that is stopped does not wait for rounds in the middle: they are done again.
+    os.environ.setdefault("TUNE_FORCE_TRIAL_CLEANUP_S", "30")
     with locked(sweep.folder), connect(sweep.base), terminable():
         check_room(sweep.trials, sweep.configs, cluster_nodes())
         tracking = sweep.base.tracking.model_copy(update={"uri": tracking_uri(sweep.folder, sweep.base.tracking.uri)})
@@ -82,6 +85,10 @@ def run_sweep(sweep: Sweep) -> int:
     if interrupted:
         return 130
     return 1 if any(row.status == "failed" for row in rows) else 0
+
+
+def _joins(base: Config) -> bool:
+    return (base.resources.address or os.environ.get("RAY_ADDRESS") or "local") != "local"
 
 
 def _whole(sweep: Sweep) -> list[Row] | None:
@@ -169,9 +176,16 @@ def _has_state(folder: Path) -> bool:
 
 
 def quiet_tune() -> None:
-    """Tune's own remarks (how to resume, that a trial has no checkpoint) are about another way of doing things."""
+    """Tune's own remarks (how to resume, that a trial has no checkpoint) are about another way of doing things. Tracebacks of trials stay
+    in their folders (``error.txt``); the summary has their last line."""
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     logging.getLogger("ray.train").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune.execution.tune_controller").setLevel(logging.CRITICAL)
+    logging.getLogger("ray.tune.tune").addFilter(_not_of_trials)
+
+
+def _not_of_trials(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Trials did not complete")
 
 
 @contextlib.contextmanager

@@ -16,8 +16,6 @@ from rich.text import Text
 from pipeline.progress import duration
 from pipeline.sweep.trainable import KEY
 
-REFRESH_S = 0.5
-
 
 class SweepScreen(Callback):  # type: ignore[misc]
     """Tune's callback behind the display. Tune stores it with the sweep, so what belongs to a terminal is made at the start of a run.

@@ -137,6 +137,8 @@ class RemoteWriter:
         """The actor that the sweep's driver started, if there is one."""
         import ray
 
+        if not ray.is_initialized():
+            return cls(None)
         try:
             return cls(ray.get_actor(writer_name(folder)))
         except ValueError:

@@ -27,8 +27,11 @@ def kept() -> Iterator[Kept]:
 
 def measured(folder: Path, kept: Kept, *words: str) -> list[float]:
     """Success on held-out tasks, in order."""
-    settings = ("--resources.layout=process", "--model.adapter=full", "--tracking.mlflow=false", "--evaluation.greedy=false")
-    run = run_trial(load_config(None, [*settings, "--evaluation.every=0", *words]), folder, kept=kept)
+    settings = (
+        "--resources.layout=process", "--rollout.backend=transformers", "--model.adapter=full", "--tracking.mlflow=false",
+        "--evaluation.greedy=false", "--evaluation.every=0",
+    )  # fmt: skip
+    run = run_trial(load_config(None, [*settings, *words]), folder, kept=kept)
     return [float(str(r["success"])) for r in run.records if r["kind"] == "evaluation"]
 
 

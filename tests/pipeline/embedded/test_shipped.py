@@ -92,7 +92,13 @@ def test_a_build_that_misses_the_gates_fails_and_writes_nothing(tmp_path: Path) 
 
 def test_a_small_build_is_repeatable_and_loads(tmp_path: Path) -> None:
     anything = Gates(success=(0.0, 1.0), search=0.0, row=0.0, row_shuffled=0.0, option=0.0, buy=0.0, told=0.0)
-    plan = Plan(amounts=Amounts(episodes=300, results=100, leaving=50, buying=30), gates=anything, sisters=(1001,), lookalikes=(1006,), gate_tasks=20)
+    plan = Plan(
+        amounts=Amounts(episodes=300, results=100, leaving=50, buying=30),
+        gates=anything,
+        sisters=(1001,),
+        lookalikes=(1006,),
+        gate_tasks=20,
+    )
     for name in ("one", "two"):
         build(tmp_path / name, plan=plan, progress=lambda step, done, total: None)
     one, two = read_manifest(tmp_path / "one"), read_manifest(tmp_path / "two")

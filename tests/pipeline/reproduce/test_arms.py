@@ -85,6 +85,8 @@ def test_changed_arms_are_checked_like_a_command_line() -> None:
     arm = changed([BY_NAME["buy4"]], ["--federation.rounds=20", "--learner.lr", "5e-4"])[0]
     config = Trial(arm, 0).config()
     assert (config.federation.rounds, config.learner.lr) == (20, 5e-4)
+    other = Trial(changed([BY_NAME["buy4"]], ["--rollout.backend", "transformers"])[0], 0).config()
+    assert (other.rollout.backend, other.federation.rounds) == ("transformers", 8)
     wrong = changed([BY_NAME["buy4"]], ["--federation.round=20"])[0]
     with pytest.raises(ConfigError, match=r"arm 'buy4': .*did you mean .*federation.rounds"):
         Trial(wrong, 0).config()

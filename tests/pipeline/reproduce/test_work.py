@@ -54,11 +54,11 @@ def test_a_trial_keeps_its_numbers_and_floor(store: Store) -> None:
     run = do(store, trial)
     found = numbers(store, trial)
     assert found["mean_worlds"] == pytest.approx(0.8 / 4 + 0.01)
-    assert found["rounds"] == 12
+    assert found["rounds"] == 8
     floor = store.floor(Trial(arm("buy4"), 0))
     assert floor is not None
     assert (floor.kind, floor.share) == ("floor", 0.25)
-    assert store.underway(trial).round == 12
+    assert store.underway(trial).round == 8
     assert run.calls == [("buy4", 1, False)]
     do_trial(store, trial, run=run)
     assert len(run.calls) == 1, "what is done is not done again"
@@ -70,7 +70,7 @@ def test_changed_settings_are_another_trial(store: Store) -> None:
     other = Trial(changed([arm("buy4")], ["--federation.rounds=3"])[0], 0)
     assert store.outcome(other) is None
     do(store, other)
-    assert (numbers(store, trial)["rounds"], numbers(store, other)["rounds"]) == (12, 3)
+    assert (numbers(store, trial)["rounds"], numbers(store, other)["rounds"]) == (8, 3)
 
 
 def test_task_arms_have_the_bound_and_bandits_the_gap(store: Store) -> None:
@@ -111,7 +111,7 @@ def test_other_errors_are_the_workers_to_tell(store: Store) -> None:
 
 def test_seconds_of_earlier_attempts_count(store: Store) -> None:
     trial = Trial(arm("uniform"), 0)
-    store.note(trial, Underway(3, 12, 100.0, 200.0))
+    store.note(trial, Underway(3, 8, 100.0, 200.0))
     do(store, trial)
     assert numbers(store, trial)["cpu_seconds"] > 100
     assert 200 < numbers(store, trial)["wall_seconds"] < 260

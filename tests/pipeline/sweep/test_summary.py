@@ -112,9 +112,10 @@ def test_the_summary_names_what_is_missing(folder: Path) -> None:
     plain = json.loads((folder / "sweep.json").read_text())
     assert (plain["schema"], plain["complete"], plain["versions"]) == (1, False, {"torch": "2"})
     assert plain["missing"] == ["002-lr0.2-s0", "003-lr0.2-s1"]
+    settings = {"learner.lr": 0.1, "run.seed": 0}
     assert plain["trials"][0] == {
-        "number": 0, "name": "000-lr0.1-s0", "arm": "lr0.1", "seed": 0, "settings": {"learner.lr": 0.1, "run.seed": 0}, "status": "finished",
-        "error": None, "round": 2, "episodes": 20, "start": 0.1, "control": 0.4, "worlds_mean": 0.4, "worlds_worst": 0.4, "success": 0.5,
+        "number": 0, "name": "000-lr0.1-s0", "arm": "lr0.1", "seed": 0, "settings": settings, "status": "finished", "error": None,
+        "round": 2, "episodes": 20, "start": 0.1, "control": 0.4, "worlds_mean": 0.4, "worlds_worst": 0.4, "success": 0.5,
         "measured_round": 2, "seconds": 4.0,
     }  # fmt: skip
     with (folder / "sweep.csv").open() as stream:

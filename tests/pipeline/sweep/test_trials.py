@@ -29,7 +29,8 @@ def sweep(space: str, *more: str, seeds: tuple[int, ...] | None = (0,), samples:
 def test_seeds_come_outermost_so_that_a_cut_sweep_has_seen_every_arm() -> None:
     _, trials = sweep("four", seeds=None)
     assert [trial.seed for trial in trials] == [0] * 4 + [1] * 4 + [2] * 4
-    assert [trial.name for trial in trials[:4]] == ["000-base-s0", "001-conflict-severity0.25-s0", "002-conflict-severity0.5-s0", "003-conflict-severity1-s0"]  # fmt: skip
+    names = ["000-base-s0", "001-conflict-severity0.25-s0", "002-conflict-severity0.5-s0", "003-conflict-severity1-s0"]
+    assert [trial.name for trial in trials[:4]] == names
     assert len({trial.arm for trial in trials}) == 4
 
 
@@ -116,7 +117,8 @@ def test_an_unknown_space_is_named_with_the_nearest(name: str, message: str) -> 
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ("misspelt", r"2 of 2 trials cannot be run(.|\n)*learner.lrr(.|\n)*did you mean 'learner.lr'(.|\n)*algorithm.kl_coef = 11.0: allowed: number 0 to 10"),
+        ("misspelt", r"2 of 2 trials cannot be run(.|\n)*learner.lrr(.|\n)*did you mean 'learner.lr'"),
+        ("misspelt", r"algorithm.kl_coef = 11.0: allowed: number 0 to 10"),
         ("of_the_sweep", r"tracking.uri belongs to the sweep"),
         ("too_few_tasks", r"1 of 2 trials cannot be run(.|\n)*trial 001(.|\n)*tasks_per_client"),
         ("fails", r"failed: RuntimeError: no luck"),
@@ -126,8 +128,7 @@ def test_an_unknown_space_is_named_with_the_nearest(name: str, message: str) -> 
 )  # fmt: skip
 def test_a_space_that_cannot_be_run_is_refused_as_a_whole(space: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        base, trials = sweep(space)
-        check_trials(space, base, trials, tmp_path)
+        check_trials(space, *sweep(space), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
