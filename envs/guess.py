@@ -94,11 +94,11 @@ class GuessEnv(TextEnv):
 class GuessWorld(World):
     """Ranges of three lengths (the categories) from ten places on, and every number in them as the one to find: 530 tasks.
 
-    Options: ``longest`` range in use (7, 15 or 31 numbers), ``places`` where ranges begin (1 to 10), ``copies`` of every task, so that a
-    small game still has enough of them; ``train`` and ``heldout`` tasks (of the 530 tasks 400 and 100, else four fifths and the rest),
-    ``seed`` of their order, ``max_steps`` guesses (6: one more than the longest range needs). A variant's severity is the share of
-    (task, guess) pairs whose reply it changes; the pairs at a lower severity are among those at a higher one. Raises ``ValueError`` for what
-    is out of range, and for more tasks than there are.
+    Options: ``size`` of all ranges in place of the three lengths (2 to 31 numbers), ``places`` where ranges begin (1 to 10), ``copies`` of
+    every task, so that a small game has enough of them; ``train`` and ``heldout`` tasks (of the 530 tasks 400 and 100, else four fifths and
+    the rest), ``seed`` of their order, ``max_steps`` guesses (6: one more than the longest range needs; n guesses always suffice for
+    2 ** n - 1 numbers). A variant's severity is the share of (task, guess) pairs whose reply it changes; the pairs at a lower severity are
+    among those at a higher one. Raises ``ValueError`` for what is out of range, and for more tasks than there are.
     """
 
     name: ClassVar[str] = "guess"
@@ -110,28 +110,29 @@ class GuessWorld(World):
         heldout: int | None = None,
         seed: int = 0,
         max_steps: int | None = None,
-        longest: int = 31,
+        size: int | None = None,
         places: int = 10,
         copies: int = 1,
     ) -> None:
-        if longest not in SIZES.values():
-            raise ValueError(f"longest is {longest}; allowed: {', '.join(str(size) for size in SIZES.values())}")
+        most = max(SIZES.values())
+        if size is not None and not 2 <= size <= most:
+            raise ValueError(f"size is {size}; allowed: 2 to {most}")
         if not 1 <= places <= 10 or copies < 1:
             raise ValueError(f"places is {places} and copies {copies}; allowed: 1 to 10, and at least 1")
-        sizes = {category: size for category, size in SIZES.items() if size <= longest}
+        sizes = SIZES if size is None else {next(name for name, most in SIZES.items() if size <= most): size}
         made = [
             Task(
                 f"{category}-{first}-{first + place}" + (f"-{copy}" if copy else ""),
-                f"Find the number that I think of. It is one of {first} to {first + size - 1}.",
+                f"Find the number that I think of. It is one of {first} to {first + numbers - 1}.",
                 category,
-                {"first": first, "size": size, "target": first + place},
+                {"first": first, "size": numbers, "target": first + place},
             )
             for copy in range(copies)
-            for category, size in sizes.items()
+            for category, numbers in sizes.items()
             for first in range(1, 10 * places, 10)
-            for place in range(size)
+            for place in range(numbers)
         ]
-        whole = (longest, places, copies) == (31, 10, 1)
+        whole = (size, places, copies) == (None, 10, 1)
         heldout = (100 if whole else len(made) // 5) if heldout is None else heldout
         train = (400 if whole else len(made) - heldout) if train is None else train
         if train < 1 or heldout < 1:

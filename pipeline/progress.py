@@ -37,7 +37,9 @@ class Progress:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=False, _environ=environ)
+        # In a notebook rich would write to the cell instead of the stream.
+        notebook = None if stream is None else False
+        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=False, force_jupyter=notebook, _environ=environ)
         self._live_wanted = self._console.is_terminal and not self._console.is_dumb_terminal
         self._clock = clock
         self._rounds = int(plan.get("rounds") or 0)

@@ -7,7 +7,7 @@ error bars and bands are the groups' 95 % intervals. Rates are in %.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.report.tale.groups import ALGORITHMS, Group, Plain
 from pipeline.report.tale.story import Story
@@ -17,8 +17,6 @@ from pipeline.theory import floor, memory_gap, swap_gaps
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from pipeline.reproduce.results import Matrix
 
 COLORS = ("#0072b2", "#d55e00", "#008f6b", "#aa4499", "#b58900", "#56a5d8", "#7a7f87", "#882255")
 """The page's, told apart by colour-blind readers too."""
@@ -114,12 +112,15 @@ def swap(delta: float) -> Figure:
     return _legend(figure, axes)
 
 
-def matrix(found: Matrix | Plain) -> Figure:
-    """Success of each client's own parameters in every world; its own world is framed."""
-    plain: Mapping[str, Any] = found if isinstance(found, Mapping) else found.__dict__
-    clients, worlds, homes = list(plain["clients"]), list(plain["worlds"]), list(plain.get("homes", ()))
+def matrix(story: Story, name: str) -> Figure:
+    """Success of each client's own parameters in every world, its own in bold, and below them the shared agent's: of the arm ``name``, mean
+    over seeds where clients live in the same worlds under each, else of the first seed."""
+    found: list[Plain] = next((g.plain()["matrices"] for g in story.groups if g.text("name") == name), [])
+    if not found:
+        return _legend(*_new(1.2))
+    clients, worlds, homes = list(found[0]["clients"]), list(found[0]["worlds"]), list(found[0].get("homes", ()))
     figure, axes = _new(0.9 + 0.36 * len(clients))
-    rates = [[float("nan") if rate is None else 100 * rate for rate in row] for row in plain["rates"]]
+    rates = [[float("nan") if rate is None else 100 * rate for rate in row] for row in found[0]["rates"]]
     image = axes.imshow(rates, cmap="Blues", vmin=0, vmax=100, aspect="auto")
     for row, values in enumerate(rates):
         for column, value in enumerate(values):
