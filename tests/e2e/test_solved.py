@@ -40,3 +40,15 @@ def test_the_bandit(algorithm: str, kept: Kept, tmp_path: Path) -> None:
     first, last = measured(tmp_path / "run", kept, "--world.name=bandit", f"--algorithm.name={algorithm}", "--federation.rounds=10")
     assert first < 0.5 + 3 * ERROR
     assert last > BEST - 3 * ERROR
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_guessing(algorithm: str, kept: Kept, tmp_path: Path) -> None:
+    """One of three numbers in two guesses: always found by who begins in the middle and reads the reply, else 2 in 3 times at best."""
+    first, last = measured(
+        tmp_path / "run", kept, "--world.name=guess", f"--algorithm.name={algorithm}", "--federation.rounds=8", "--algorithm.passes=4",
+        "--federation.mode=centralized", "--federation.clients=2", "--federation.clients_per_round=2", "--learner.optimizer_state=keep",
+        "--world.options.size=3", "--world.options.places=1", "--world.options.copies=100", "--world.max_steps=2", "--evaluation.tasks=60",
+    )  # fmt: skip
+    assert first < 0.4
+    assert last > 0.88

@@ -126,3 +126,30 @@ def test_splits_are_disjoint_with_equally_frequent_categories() -> None:
 def test_more_tasks_than_there_are() -> None:
     with pytest.raises(ValueError, match="there are 530 tasks in all"):
         GuessWorld(train=600)
+
+
+def test_a_small_game_with_many_tasks() -> None:
+    small = GuessWorld(size=3, places=1, copies=100, max_steps=2)
+    tasks = [*small.tasks("train"), *small.tasks("heldout")]
+    assert (len(small.tasks("train")), len(small.tasks("heldout"))) == (240, 60)
+    assert len({task.id for task in tasks}) == 300
+    assert {task.instruction for task in tasks} == {"Find the number that I think of. It is one of 1 to 3."}
+    assert sorted({int(task.payload["target"]) for task in tasks}) == [1, 2, 3]
+    # The fair player needs no more than two guesses for three numbers.
+    assert all(play(small, "default", task, small.oracle(task))[-1][2] for task in tasks)
+    assert {task.category for task in GuessWorld(size=8).tasks("train")} == {"middle"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 1}, "size is 1; allowed: 2 to 31"),
+        ({"size": 32}, "allowed: 2 to 31"),
+        ({"places": 11}, "places is 11"),
+        ({"copies": 0}, "copies 0"),
+        ({"size": 3, "places": 1}, "heldout and train need"),
+    ],
+)
+def test_small_games_out_of_range(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GuessWorld(**options)
