@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+# Before torch is loaded: a kept engine is called from a new thread by every run, and insists on the number of threads it was built with.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from pipeline.checkpoint import Identity, latest
 from pipeline.config import Config
 from pipeline.errors import ConfigError

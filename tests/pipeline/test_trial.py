@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from pipeline.config.load import load_config
 from pipeline.errors import ConfigError
 from pipeline.trial import Kept, TrialResult, run_trial
 
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
     "--resources.layout=process",
     "--rollout.backend=transformers",
@@ -110,3 +114,26 @@ def test_vllm_engines_of_several_models_follow_each_other(tmp_path: Path) -> Non
             assert len(parts.engines) == len(parts.learners) == 1
     finally:
         parts.close()
+
+
+FRESH = """
+import sys
+from pathlib import Path
+from pipeline.config.load import load_config
+from pipeline.trial import Kept, run_trial
+
+kept = Kept()
+for number in range(2):
+    print(run_trial(load_config(None, sys.argv[2:]), Path(sys.argv[1]) / str(number), kept=kept).status)
+kept.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_kept_vllm_engine_needs_no_thread_setting(tmp_path: Path) -> None:
+    short = [*SMALL, "--rollout.backend=vllm", "--federation.rounds=1", "--evaluation.every=0"]
+    bare = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, str(tmp_path), *short], cwd=ROOT, env=bare, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.stdout.split() == ["finished"] * 2, done.stderr[-2000:]
