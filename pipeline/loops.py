@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -21,11 +22,14 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(coroutine)
     outcome: list[T] = []
     errors: list[BaseException] = []
-    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+    under_way: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+    # Waited for instead of the thread: in CPython 3.11 an interrupted ``join`` takes a running thread for ended.
+    begun, over = threading.Event(), threading.Event()
 
     async def watched() -> T:
         task = asyncio.ensure_future(coroutine)
-        started.append((asyncio.get_running_loop(), task))
+        under_way.append((asyncio.get_running_loop(), task))
+        begun.set()
         return await task
 
     def work() -> None:
@@ -33,15 +37,21 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
             outcome.append(asyncio.run(watched()))
         except BaseException as error:
             errors.append(error)
+        finally:
+            begun.set()
+            over.set()
 
     thread = threading.Thread(target=work, name="run-to-end", daemon=True)
-    thread.start()
     try:
-        thread.join()
+        thread.start()
+        over.wait()
     except KeyboardInterrupt:
-        for loop, task in started:
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join()
+        begun.wait()
+        for loop, task in under_way:
+            # A loop that has closed in the meantime has nothing to cancel.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+        over.wait()
         raise
     if errors:
         raise errors[0]

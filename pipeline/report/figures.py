@@ -7,6 +7,7 @@ error bars and bands are the groups' 95 % intervals. Rates are in %.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING
 
 from pipeline.report.tale.groups import ALGORITHMS, Group, Plain
@@ -125,30 +126,26 @@ def matrix(story: Story, name: str) -> Figure:
     for row, values in enumerate(rates):
         for column, value in enumerate(values):
             own = row < len(homes) and homes[row] == worlds[column]
-            axes.text(
-                column,
-                row,
-                f"{value:.0f}",
-                ha="center",
-                va="center",
-                color="white" if value > 55 else "black",
-                weight="bold" if own else None,
-            )
-    axes.set_xticks(range(len(worlds)), worlds)
-    axes.set_yticks(
-        range(len(clients)), [f"{c} (lives in {h})" if h else c for c, h in zip(clients, homes + [""] * len(clients), strict=False)]
-    )
+            ink, told = "white" if value > 55 else "black", "-" if isnan(value) else f"{value:.0f}"
+            axes.text(column, row, told, ha="center", va="center", color=ink, weight="bold" if own else None)
+    axes.set_xticks(range(len(worlds)), [_short(world) for world in worlds])
+    lives = [f", in {_short(home)}" if home else "" for home in homes] + [""] * (len(clients) - len(homes))
+    axes.set_yticks(range(len(clients)), [client + home for client, home in zip(clients, lives, strict=True)])
+    axes.set(xlabel="world")
     figure.colorbar(image, ax=axes, label="success [%]")
     return figure
 
 
 def drift(groups: Sequence[Group], measure: str = "cosine") -> Figure:
     """A measure of the clients' drift by round: ``cosine``, ``norm``, ``ratio``, ``divergence``, ``shift`` or ``clip_fraction``."""
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = _new(3.2)
     for place, group in enumerate(groups):
         plain = group.plain()["drift"]
         if (found := plain["metrics"].get(measure)) is not None:
             axes.plot(plain["round"], found["mean"], color=COLORS[place % len(COLORS)], marker="o", markersize=3, label=group.title)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel={"cosine": "mean cosine of the clients' updates"}.get(measure, measure.replace("_", " ")))
     return _legend(figure, axes)
 
@@ -200,7 +197,7 @@ def _dots(
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set(
         xlim=(0, 100),
-        ylim=(len(rows) - 0.5, -0.5),
+        ylim=(max(1, len(rows)) - 0.5, -0.5),
         xlabel="success, mean over the clients' worlds [%]" if metric == "mean_worlds" else "success [%]",
     )
     axes.grid(axis="x", color="#e8eaed")
@@ -223,6 +220,11 @@ def _offsets(count: int) -> Iterator[float]:
     return ((place - (count - 1) / 2) * 0.28 for place in range(count))
 
 
+def _short(world: str) -> str:
+    """A variant without its family: ``checkout:buy_now`` is ``buy_now``."""
+    return world.partition(":")[2] or world
+
+
 def _or(value: float | None, other: float) -> float:
     return other if value is None else value
 
@@ -241,6 +243,6 @@ def _legend(figure: Figure, axes: Axes) -> Figure:
     handles, labels = axes.get_legend_handles_labels()
     if not handles:
         axes.text(0.5, 0.5, "not in these results", transform=axes.transAxes, ha="center", color=SOFT)
-    elif len(labels) > 1:
+    else:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)), frameon=False, fontsize="small")
     return figure
