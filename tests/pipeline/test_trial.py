@@ -132,7 +132,8 @@ kept.close()
 @pytest.mark.slow
 def test_a_kept_vllm_engine_needs_no_thread_setting(tmp_path: Path) -> None:
     short = [*SMALL, "--rollout.backend=vllm", "--federation.rounds=1", "--evaluation.every=0"]
-    bare = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    # As in a user's shell: engines of earlier tests leave their settings in this process's environment.
+    bare = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "FEDAGENT_CACHE") if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-c", FRESH, str(tmp_path), *short], cwd=ROOT, env=bare, capture_output=True, text=True, check=False, timeout=300
     )
