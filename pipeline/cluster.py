@@ -24,16 +24,12 @@ from actors.learning import UpdateRequest
 from actors.placement import Placement
 from actors.rollout import SaveEpisodes, start_rollout
 from actors.tracker import RemoteTracker
-from pipeline.aggregation import version_name
-from pipeline.checkpoint import Checkpoint
 from pipeline.config import Config
-from pipeline.config.critic import servers_average_critics
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EngineError
-from pipeline.models import initial_state
-from pipeline.parts import learner_settings, make_prompter, rollout_spec
+from pipeline.parts import Beginning, learner_settings, make_prompter, rollout_spec
 from pipeline.planning import Prepared
-from pipeline.selftest import disturbed, make_probe, require_agreement, tolerance
+from pipeline.selftest import make_probe, require_agreement, tolerance
 from pipeline.services import EpisodeLogTarget, Handle, Published, Trained, UpdateMeta, within
 from pipeline.tracking import NoTracker, Tracker
 
@@ -227,12 +223,12 @@ class RayAggregator:
         return Published(name, round, state, metrics), self._actor.mean_moments.remote()
 
 
-class Cluster:
+class Cluster(Beginning):
     """All actors of a run. Needs a connected Ray; ``close`` ends everything that it started."""
 
     def __init__(self, prepared: Prepared, run_dir: Path) -> None:
         config: Config = prepared.config
-        self._prepared, self._config = prepared, config
+        super().__init__(prepared)
         self._env_actors: list[Any] = []
         self._placement = Placement(config)
         try:
@@ -258,18 +254,6 @@ class Cluster:
         ]
         await asyncio.gather(*engines, *(asyncio.to_thread(group.start) for group in self._groups))
 
-    async def initial(self) -> Published:
-        """The shared agent before the first round: a fresh adapter, or the model's own weights."""
-        config = self._config
-        critic = servers_average_critics(config.algorithm, config.critic)
-        state = await asyncio.to_thread(initial_state, self._prepared.model.path, config.model, config.run.seed, critic=critic)
-        return Published(version_name(0, state), 0, self.put(state))
-
-    def restore(self, checkpoint: Checkpoint) -> Published:
-        """The shared agent of a checkpoint."""
-        state = checkpoint.state
-        return Published(state.version, state.round, self.put(state.state), state.metrics)
-
     def put(self, value: Any) -> Handle:
         """A handle to a value."""
         return ray.put(value)
@@ -290,14 +274,6 @@ class Cluster:
         async with self.learners.lease() as group:
             learner = await group.score(state, self._probe.prompts, self._probe.responses)
         return max(require_agreement(engine, learner, tolerance(self._config), when) for engine in scores)
-
-    async def self_test_start(self, state: Handle) -> float:
-        """The test before the first rollout, under a disturbed copy of the start: an adapter whose B is not zero."""
-        return await self.self_test(self.put(disturbed(await self.fetch(state), self._config.run.seed)), "at the start")
-
-    async def self_test_after(self, state: Handle) -> None:
-        """The test after the first update."""
-        await self.self_test(state, "after the first update")
 
     def close(self) -> None:
         """End the actors of this run and give their resources back."""

@@ -21,16 +21,13 @@ from actors.engines.base import Engine, make_engine
 from actors.learning import LearnerSettings, LearnerWorker, UpdateRequest, difference
 from actors.rollout import RolloutActor, RolloutSpec, SaveEpisodes
 from pipeline.aggregation import version_name
-from pipeline.checkpoint import Checkpoint
 from pipeline.config import Config
-from pipeline.config.critic import servers_average_critics
 from pipeline.episodes import EpisodeSpec, Sampling
 from pipeline.errors import EngineError
 from pipeline.loops import run_to_end
-from pipeline.models import initial_state
-from pipeline.parts import learner_settings, make_prompter, rollout_spec
+from pipeline.parts import Beginning, learner_settings, make_prompter, rollout_spec
 from pipeline.planning import Prepared
-from pipeline.selftest import disturbed, make_probe, require_agreement, tolerance
+from pipeline.selftest import make_probe, require_agreement, tolerance
 from pipeline.services import EpisodeLogTarget, Handle, Published, Trained, UpdateMeta, within
 from pipeline.tracking import GuardedTracker, MlflowWriter, NoTracker, Tracker
 
@@ -174,13 +171,13 @@ class InsideAggregator:
         return Published(name, round, state, metrics), self._aggregator.mean_moments()
 
 
-class Inside:
+class Inside(Beginning):
     """All parts of a run in this process (``pipeline.services.Parts``). With ``kept`` the engine and the learner outlive it."""
 
     def __init__(self, prepared: Prepared, run_dir: Path, kept: Kept | None = None) -> None:
+        super().__init__(prepared)
         config: Config = prepared.config
         assert config.aggregation.rule is not None, "the configuration is resolved"
-        self._prepared, self._config = prepared, config
         self._kept = kept
         self._own = Kept() if kept is None else kept
         os.environ["OMP_NUM_THREADS"] = str(config.resources.engine_threads)
@@ -201,18 +198,6 @@ class Inside:
         """Wait until the engine has loaded."""
         await within(self._config.resources.start_timeout_s, self.rollouts.actor.ready(), "the rollout engine to load", EngineError)
 
-    async def initial(self) -> Published:
-        """The shared agent before the first round."""
-        config = self._config
-        critic = servers_average_critics(config.algorithm, config.critic)
-        state = await asyncio.to_thread(initial_state, self._prepared.model.path, config.model, config.run.seed, critic=critic)
-        return Published(version_name(0, state), 0, state)
-
-    def restore(self, checkpoint: Checkpoint) -> Published:
-        """The shared agent of a checkpoint."""
-        state = checkpoint.state
-        return Published(state.version, state.round, state.state, state.metrics)
-
     def put(self, value: Any) -> Handle:
         """The value itself."""
         return value
@@ -221,15 +206,8 @@ class Inside:
         """The value itself."""
         return handle
 
-    async def self_test_start(self, state: Handle) -> float:
-        """Engine against learner before the first rollout, under a disturbed copy of the start."""
-        return await self._self_test(disturbed(state, self._config.run.seed), "at the start")
-
-    async def self_test_after(self, state: Handle) -> None:
-        """The test after the first update."""
-        await self._self_test(state, "after the first update")
-
-    async def _self_test(self, state: Handle, when: str) -> float:
+    async def self_test(self, state: Handle, when: str) -> float:
+        """Compare engine and learner under ``state``."""
         name = version_name(0, state).replace("global", "probe")
         await self.rollouts.publish(name, state)
         try:

@@ -120,11 +120,10 @@ def train_job(config: Config, resume: Path | None = None) -> int:
         with Progress(totals) as progress:
             for notice in notices(config):
                 progress.warn(notice)
-            inside = config.resources.layout == "process"
-            if not inside:
+            if config.resources.layout == "actors":
                 progress.phase(f"joining the Ray cluster at {joining}" if joining and joining != "local" else "starting Ray")
             # After Ray, which puts its own handler in place.
-            with contextlib.nullcontext() if inside else on_cluster(prepared), stop_signals():
+            with placed(prepared), stop_signals():
                 folder = RunFolder(resume.resolve()) if resume is not None else new_run_folder(config)
                 folder.write_config(config)
                 write_partition(prepared, folder)
@@ -140,8 +139,11 @@ def train_job(config: Config, resume: Path | None = None) -> int:
 
 
 @contextlib.contextmanager
-def on_cluster(prepared: Prepared) -> Iterator[None]:
-    """Within the block, a Ray cluster that is known to hold the plan."""
+def placed(prepared: Prepared) -> Iterator[None]:
+    """Within the block, a Ray cluster that is known to hold the plan, where the layout needs one."""
+    if prepared.config.resources.layout == "process":
+        yield
+        return
     from actors.placement import check_fit as check_cluster_fit
     from actors.placement import cluster_nodes, connect
 
@@ -214,7 +216,7 @@ class Closing:
 @contextlib.contextmanager
 def running(prepared: Prepared, run_dir: Path) -> Iterator[Parts]:
     """The parts of a run for the length of the block, without a run around them: to evaluate, to label."""
-    with contextlib.nullcontext() if prepared.config.resources.layout == "process" else on_cluster(prepared):
+    with placed(prepared):
         parts = make_parts(prepared, run_dir)
         try:
             yield parts

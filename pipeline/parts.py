@@ -1,15 +1,25 @@
-"""What the parts of a run are built from: prompt form, engine and learner settings of a prepared run, whatever the layout."""
+"""What the parts of a run are built from and begin with, whatever the layout: prompt form, engine and learner settings, first version."""
 
 from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Any
 
 from actors.engines import EngineSpec
 from actors.learning import LearnerSettings
 from actors.prompting import ChatPrompter
 from actors.rollout import RolloutSpec
 from envs.prompts import PromptSpec
+from pipeline.aggregation import version_name
+from pipeline.checkpoint import Checkpoint
 from pipeline.config import Config
-from pipeline.models import ModelSource, load_tokenizer
+from pipeline.config.critic import servers_average_critics
+from pipeline.episodes import State
+from pipeline.models import ModelSource, initial_state, load_tokenizer
 from pipeline.planning import Prepared
+from pipeline.selftest import disturbed
+from pipeline.services import Handle, Published
 
 
 def prompt_spec(config: Config) -> PromptSpec:
@@ -70,3 +80,42 @@ def learner_settings(config: Config, model: ModelSource) -> LearnerSettings:
         freeze_a=config.aggregation.rule == "frozen_a",
         gpu=config.resources.learner_gpus > 0,
     )
+
+
+class Beginning(ABC):
+    """What the parts of a run do alike in every layout: the first version of the shared agent, and when engine and learner are compared."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared, self._config = prepared, prepared.config
+
+    @abstractmethod
+    def put(self, value: Any) -> Handle:
+        """A handle to a value."""
+
+    @abstractmethod
+    async def fetch(self, handle: Handle) -> Any:
+        """The value behind a handle."""
+
+    @abstractmethod
+    async def self_test(self, state: Handle, when: str) -> float:
+        """Compare engine and learner under ``state``. Raises ``SelfTestError``; the largest gap otherwise."""
+
+    async def initial(self) -> Published:
+        """The shared agent before the first round: a fresh adapter, or the model's own weights."""
+        config = self._config
+        critic = servers_average_critics(config.algorithm, config.critic)
+        state: State = await asyncio.to_thread(initial_state, self._prepared.model.path, config.model, config.run.seed, critic=critic)
+        return Published(version_name(0, state), 0, self.put(state))
+
+    def restore(self, checkpoint: Checkpoint) -> Published:
+        """The shared agent of a checkpoint."""
+        state = checkpoint.state
+        return Published(state.version, state.round, self.put(state.state), state.metrics)
+
+    async def self_test_start(self, state: Handle) -> float:
+        """The test before the first rollout, under a disturbed copy of the start: an adapter whose B is not zero."""
+        return await self.self_test(self.put(disturbed(await self.fetch(state), self._config.run.seed)), "at the start")
+
+    async def self_test_after(self, state: Handle) -> None:
+        """The test after the first update."""
+        await self.self_test(state, "after the first update")
