@@ -39,10 +39,10 @@ SHOP: Settings = {
     "federation.clients": 8,
     "federation.clients_per_round": 4,
     "federation.local_epochs": 2,
-    "federation.rounds": 8,
+    "federation.rounds": 6,
     "evaluation.tasks": 200,
 }
-HOMES: Settings = {**SHOP, "world.name": "alfworld", "federation.rounds": 6, "federation.local_epochs": 1}
+HOMES: Settings = {**SHOP, "world.name": "alfworld", "federation.local_epochs": 1}
 MACHINES: Settings = {
     **BASE,
     "world.name": "bandit",
@@ -67,11 +67,11 @@ PPO: Settings = {"algorithm.name": "ppo"}
 ALONE: Settings = {"learner.lr": 5e-4, "learner.optimizer_state": "keep"}
 """One learner makes eight updates in sequence where four clients average two each: half the rate, and it keeps its moments."""
 
-QUICK: Settings = {"federation.rounds": 6}
-QUICK_MACHINES: Settings = {"federation.rounds": 10}
 DELTAS = (0.0, 0.2, 0.5, 0.8, 1.0)
-HORIZON = 4
-"""Plays of a bandit episode: the embedded toy model was shown four."""
+PLAYS: Mapping[str, int] = {"silent": 1, "memory": 2, "revealed": 1}
+"""Plays of a bandit episode. Where replies say nothing, or all is said at once, one play is like another; memory takes a second one."""
+MEMORY_ROUNDS = 20
+"""To play again what paid takes about twice the rounds to learn."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,9 @@ class ArmSpec:
     @property
     def delta(self) -> float | None:
         """The bandit's distance between good and bad arms."""
-        delta = self.settings.get("world.options", {}).get("delta") if self.world == "bandit" else None
-        return None if delta is None else float(delta)
+        options = self.settings.get("world.options") if self.world == "bandit" else None
+        delta = options.get("delta") if isinstance(options, Mapping) else None
+        return float(delta) if isinstance(delta, int | float) else None
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,8 @@ class Rung:
 RUNGS: Sequence[Rung] = (
     Rung("bm25", "search weighs words otherwise", "bm25_reweight", tier=2),
     Rung("catalog", "other products on sale", "catalog_split"),
-    Rung("rank-mild", "rows in other orders, for a quarter of the searches", "rank_wrapper", severity=0.25),
     Rung("field", "search reads other texts", "field_subset"),
     Rung("lookalike", "look-alikes that miss a part", "lookalike"),
-    Rung("hidden", "look-alikes that cannot be told apart", "lookalike", members=("hidden_first", "hidden_last")),
     Rung("buy2", "one of two buttons buys", "checkout", "one_of", 2, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
     Rung("recoverable", "look-alikes told apart on their page", "lookalike", members=("recoverable_first", "recoverable_last")),
     Rung("rank", "rows in other orders", "rank_wrapper", quick=True, alone=("alone-rank-invert", "alone-rank-shuffle")),
@@ -172,13 +171,9 @@ PUBLISHED: Sequence[Rung] = tuple(
 
 
 def tale(quick: bool = False) -> tuple[ArmSpec, ...]:
-    """All arms, or those of the short form at its smaller budget."""
+    """All arms, or those of the short form."""
     arms = (*_uniform(), *_task(), *_ladder(), *_controls(), *_escape(), *_bandit(), *_alfworld())
-    if not quick:
-        return arms
-    return tuple(
-        replace(arm, settings={**arm.settings, **(QUICK_MACHINES if arm.world == "bandit" else QUICK)}) for arm in arms if arm.quick
-    )
+    return tuple(arm for arm in arms if arm.quick) if quick else arms
 
 
 def _uniform() -> Iterator[ArmSpec]:
@@ -241,12 +236,12 @@ def _controls() -> Iterator[ArmSpec]:
     for name in ("rank", "buy4"):
         yield _control(name, "mixture", "centralized on the mixture of worlds", {"federation.mode": "centralized", **ALONE})
         yield _control(name, "prox", "FedProx, mu = 0.1", {"aggregation.prox_mu": 0.1})
-    for name, member in (("rank", "invert"), ("buy4", "description"), ("field", "desc"), ("bm25", "no_length"), ("lookalike", "price")):
+    for name, member in (("rank", "invert"), ("buy4", "description")):
         yield _control(
             name, "same_world", f"all clients in the world {member}", {"world.variant.members": (member,)}, f"same-{name}-{member}"
         )
-    # 512 episodes in a batch in place of 64, half of the rounds, one epoch each: twice the episodes, an eighth of the steps.
-    big = {**PPO, "algorithm.group_size": 8, "learner.mini_batch": 512, "federation.local_epochs": 1, "federation.rounds": 4}
+    # 512 episodes in a batch in place of 64, half of the rounds, one epoch each: twice the episodes, a quarter of the steps.
+    big = {**PPO, "algorithm.group_size": 8, "learner.mini_batch": 512, "federation.local_epochs": 1, "federation.rounds": 3}
     yield _control("rank", "batch", "PPO, batches eight times as large", big, "rank-ppo-batch", "rank-ppo")
     yield _control("recoverable", "window", "eight past turns in the prompt", {"rollout.history": 8}, "recoverable-history")
     for name, member in (
@@ -322,13 +317,14 @@ def machine(delta: float, kind: str, algorithm: str) -> ArmSpec:
     """Two clients, each with another good arm of two: ``silent`` replies, replies that say what paid (``memory``), or ``revealed``."""
     settings: dict[str, Any] = {
         **MACHINES,
-        "world.options": {"horizon": HORIZON, "arms": 2, "delta": delta, "silent": kind != "memory", "heldout": 400},
-        "rollout.history": 8,
+        "world.options": {"horizon": PLAYS[kind], "arms": 2, "delta": delta, "silent": kind != "memory", "heldout": 400},
         "evaluation.worlds": 2,
         "evaluation.world_tasks": 400,
         "world.variant.family": "conflict",
         "world.variant.min_reachable": 0.0,
     }
+    if kind == "memory":
+        settings["federation.rounds"] = MEMORY_ROUNDS
     if delta == 0:
         # Two worlds that are the same would be refused as a conflict.
         settings["world.variant.severity"] = 0.0
@@ -345,14 +341,11 @@ def machine(delta: float, kind: str, algorithm: str) -> ArmSpec:
 
 
 def _alfworld() -> Iterator[ArmSpec]:
-    for algorithm, end in (({}, ""), (PPO, "-ppo")):
-        homes = {**HOMES, **algorithm}
-        yield ArmSpec(f"alfworld{end}", "homes alike", "alfworld", homes, tier=3)
+    yield ArmSpec("alfworld", "homes alike", "alfworld", HOMES, tier=3)
     central = {**HOMES, "federation.mode": "centralized"}
     yield ArmSpec("alfworld-central", "homes alike, centralized", "alfworld", central, versus="alfworld", tier=3)
     for name, label, family, members in (
         ("appliance", "what heats and cools differs", "appliance", 3),
-        ("words2", "heat and cool swapped in half of the homes", "words", ("control", "swapped")),
         ("words3", "heat and cool swapped, or other words", "words", 3),
     ):
         settings = {**HOMES, **APART, "world.variant.family": family, "world.variant.members": members}

@@ -31,15 +31,16 @@ IDLE: Mapping[tuple[str, str], tuple[str, ...]] = {("rollout.backend", "transfor
 """Settings of the arms that cannot matter, and would be refused, once a command line chooses otherwise."""
 
 EPISODE_SECONDS: Mapping[tuple[str, str], float] = {
-    ("webshop", "grpo"): 0.012,
-    ("webshop", "ppo"): 0.02,
-    ("alfworld", "grpo"): 0.03,
-    ("alfworld", "ppo"): 0.05,
-    ("bandit", "grpo"): 0.0045,
-    ("bandit", "ppo"): 0.007,
+    ("webshop", "grpo"): 0.0105,
+    ("webshop", "ppo"): 0.0185,
+    ("alfworld", "grpo"): 0.045,
+    ("alfworld", "ppo"): 0.075,
+    ("bandit", "grpo"): 0.0012,
+    ("bandit", "ppo"): 0.0022,
 }
-"""Seconds of one core per training episode before anything was measured here; afterwards the estimate follows what trials took."""
-EVALUATION_SECONDS: Mapping[str, float] = {"webshop": 0.0038, "alfworld": 0.01, "bandit": 0.0015}
+"""Seconds of one core per training episode (of a bandit: per play) before anything was measured here; afterwards the estimate follows
+what trials took."""
+EVALUATION_SECONDS: Mapping[str, float] = {"webshop": 0.0038, "alfworld": 0.01, "bandit": 0.0004}
 """The same for an episode that nobody trains on."""
 START_SECONDS = 2.0
 
@@ -85,7 +86,8 @@ class Trial:
         if evaluation.clients:
             measured += clients * min(evaluation.client_tasks or evaluation.tasks, evaluation.tasks) * (1 + apart // evaluation.tasks)
         each = EPISODE_SECONDS.get((self.arm.world, self.arm.algorithm), 0.02)
-        return START_SECONDS + each * trained + EVALUATION_SECONDS.get(self.arm.world, 0.008) * measured
+        plays = int(config.world.options.get("horizon", 1))
+        return START_SECONDS + plays * (each * trained + EVALUATION_SECONDS.get(self.arm.world, 0.008) * measured)
 
 
 def words(settings: Mapping[str, Any], labels: Path | None) -> list[str]:
@@ -121,8 +123,16 @@ def _pairs(overrides: Sequence[str]) -> dict[str, Any]:
     rest = list(overrides)
     while rest:
         name, equals, value = rest.pop(0).removeprefix("--").partition("=")
-        given[name] = value if equals else (rest.pop(0) if rest else "")
+        given[name] = _value(value if equals else (rest.pop(0) if rest else ""))
     return given
+
+
+def _value(word: str) -> Any:
+    """A word of a command line as the arms write it, so that ``--federation.rounds=8`` is an arm's own 8 and not another trial."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 def chosen(arms: Sequence[ArmSpec], globs: Sequence[str]) -> tuple[ArmSpec, ...]:

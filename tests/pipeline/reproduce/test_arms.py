@@ -8,7 +8,7 @@ import pytest
 
 from envs.base import Task
 from pipeline.errors import ConfigError
-from pipeline.reproduce.arms import DELTAS, LABELS, RUNGS, ArmSpec, tale
+from pipeline.reproduce.arms import DELTAS, LABELS, RUNGS, SHOP, ArmSpec, tale
 from pipeline.reproduce.trials import Trial, changed, chosen, in_order
 from pipeline.schedule import Schedule, sample_clients
 
@@ -72,6 +72,8 @@ def test_keys_follow_what_decides() -> None:
     assert Trial(arm, 1).key == key
     assert Trial(changed([arm], ["--run.keep_checkpoints=5", "--resources.engine_threads", "2"])[0], 0).key == key
     assert Trial(changed([arm], ["--federation.rounds", "20"])[0], 0).key != key
+    own = str(arm.settings["federation.rounds"])
+    assert Trial(changed([arm], ["--federation.rounds", own])[0], 0).key == key, "what it is already"
 
 
 def test_no_arm_does_anothers_work() -> None:
@@ -86,10 +88,12 @@ def test_changed_arms_are_checked_like_a_command_line() -> None:
     config = Trial(arm, 0).config()
     assert (config.federation.rounds, config.learner.lr) == (20, 5e-4)
     other = Trial(changed([BY_NAME["buy4"]], ["--rollout.backend", "transformers"])[0], 0).config()
-    assert (other.rollout.backend, other.federation.rounds) == ("transformers", 8)
+    assert (other.rollout.backend, other.federation.rounds) == ("transformers", SHOP["federation.rounds"])
     wrong = changed([BY_NAME["buy4"]], ["--federation.round=20"])[0]
     with pytest.raises(ConfigError, match=r"arm 'buy4': .*did you mean .*federation.rounds"):
         Trial(wrong, 0).config()
+    machine = changed([BY_NAME["bandit-0.5-silent"]], ["--world.options", '{"horizon": 2, "delta": 0.3}'])[0]
+    assert (machine.delta, Trial(machine, 0).config().world.options["horizon"]) == (0.3, 2)
     with pytest.raises(ConfigError, match="no labels were made"):
         Trial(BY_NAME["hardness-extreme"], 0).config()
     assert LABELS in BY_NAME["hardness-extreme"].settings.values()

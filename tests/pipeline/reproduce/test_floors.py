@@ -12,7 +12,7 @@ from envs.base import Split, Task, TextEnv, World
 from envs.variants import DEFAULT, Family, Variant
 from pipeline.config.load import load_config
 from pipeline.heterogeneity import set_up
-from pipeline.reproduce.arms import DELTAS, machine, tale
+from pipeline.reproduce.arms import DELTAS, PLAYS, machine, tale
 from pipeline.reproduce.floors import Floor, find_floor
 from pipeline.reproduce.shared_play import SharedPlay, shared_play
 from pipeline.reproduce.trials import Trial
@@ -106,7 +106,7 @@ def test_one_world_of_k_pays(name: str, share: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "share"),
-    [("rank", "slack", 1.0), ("recoverable", "slack", 1.0), ("hidden", "floor", 0.5), ("escape-hint", "slack", 1.0)],
+    [("rank", "slack", 1.0), ("recoverable", "slack", 1.0), ("hid2buy4", "floor", 0.125), ("escape-hint", "slack", 1.0)],
 )
 def test_scripted_floors_of_the_shop(name: str, kind: str, share: float) -> None:
     scripted = arm_floor(name)[1]
@@ -128,7 +128,8 @@ def test_bandit_floors_are_the_theory(delta: float) -> None:
     assert floors["revealed"].gap == 0.0
     assert floors["silent"].kind == ("floor" if delta else "none")
     if delta:
-        gap = memory_gap(delta, 4) / 4
+        plays = PLAYS["memory"]
+        gap = memory_gap(delta, plays) / plays
         assert (floors["memory"].gap, floors["memory"].value) == (pytest.approx(gap), pytest.approx(best - gap))
         assert gap < delta / 2
 

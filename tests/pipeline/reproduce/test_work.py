@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.config import Config
 from pipeline.errors import CheckpointError, ConfigError, DataError, EngineError
-from pipeline.reproduce.arms import ArmSpec, tale
+from pipeline.reproduce.arms import SHOP, ArmSpec, tale
 from pipeline.reproduce.assemble import Plan, assemble, impossible, machine
 from pipeline.reproduce.results import load_results
 from pipeline.reproduce.store import Outcome, Store, Underway
@@ -22,6 +22,7 @@ from pipeline.reproduce.writing import Writer
 from tests.pipeline.reproduce.logs import StandIn
 
 ARMS = tale()
+ROUNDS = SHOP["federation.rounds"]
 
 
 @pytest.fixture
@@ -54,11 +55,11 @@ def test_a_trial_keeps_its_numbers_and_floor(store: Store) -> None:
     run = do(store, trial)
     found = numbers(store, trial)
     assert found["mean_worlds"] == pytest.approx(0.8 / 4 + 0.01)
-    assert found["rounds"] == 8
+    assert found["rounds"] == ROUNDS
     floor = store.floor(Trial(arm("buy4"), 0))
     assert floor is not None
     assert (floor.kind, floor.share) == ("floor", 0.25)
-    assert store.underway(trial).round == 8
+    assert store.underway(trial).round == ROUNDS
     assert run.calls == [("buy4", 1, False)]
     do_trial(store, trial, run=run)
     assert len(run.calls) == 1, "what is done is not done again"
@@ -70,7 +71,7 @@ def test_changed_settings_are_another_trial(store: Store) -> None:
     other = Trial(changed([arm("buy4")], ["--federation.rounds=3"])[0], 0)
     assert store.outcome(other) is None
     do(store, other)
-    assert (numbers(store, trial)["rounds"], numbers(store, other)["rounds"]) == (8, 3)
+    assert (numbers(store, trial)["rounds"], numbers(store, other)["rounds"]) == (ROUNDS, 3)
 
 
 def test_task_arms_have_the_bound_and_bandits_the_gap(store: Store) -> None:
