@@ -5,7 +5,7 @@ from envs.partition.explicit import read_assignment, write_assignment
 from envs.partition.hardness import Labels, read_labels, write_labels
 from envs.partition.outside import PARTITIONS, deal_outside, register_partition
 from envs.partition.spec import Partition, PartitionError, PartitionSpec, concentration, dispersion
-from envs.partition.uniform import uniform_slices
+from envs.partition.uniform import even_slices, uniform_slices
 
 __all__ = [
     "PARTITIONS",
@@ -20,6 +20,7 @@ __all__ = [
     "read_assignment",
     "read_labels",
     "register_partition",
+    "even_slices",
     "uniform_slices",
     "write_assignment",
     "write_labels",

@@ -20,7 +20,7 @@ from envs.partition.hardness import Labels, easy_counts, easy_mean
 from envs.partition.preference import category_counts, client_mixes
 from envs.partition.spec import BoolArray, Drawn, FloatArray, IntArray, Partition, PartitionError, PartitionSpec, concentration, examples
 from envs.partition.streams import stream
-from envs.partition.uniform import uniform_slices
+from envs.partition.uniform import even_slices, uniform_slices
 
 
 def client_names(clients: int) -> tuple[str, ...]:
@@ -67,10 +67,11 @@ def build_partition(
     if spec.reference and spec.knobs:
         return Partition(spec, seed, names, tasks, _published(tasks, len(names), spec, easy), easy)
     if not spec.knobs:
-        in_order = spec.given_order or spec.reference
-        order = np.arange(len(tasks)) if in_order else stream(seed, "partition").permutation(len(tasks))
-        slices = uniform_slices(len(tasks), len(names), spec.size)
-        owned = tuple(order[part.start : part.start + spec.size].astype(np.int64) for part in slices)
+        if spec.given_order or spec.reference:
+            owned = tuple(np.arange(part.start, part.start + spec.size) for part in uniform_slices(len(tasks), len(names), spec.size))
+        else:
+            order = stream(seed, "partition").permutation(len(tasks))
+            owned = tuple(order[part] for part in even_slices(len(tasks), len(names), spec.size))
         return Partition(spec, seed, names, tasks, owned, easy, Drawn(np.full(len(names), spec.size)))
     return _drawn(tasks, names, spec, seed, easy)
 

@@ -187,9 +187,9 @@ def _mean_mix(measures: Measures, forecast: Forecast, excuse: bool) -> Finding:
 def _union(partition: Partition, measures: Measures) -> Finding:
     total, given = len(partition.tasks), int(partition.sizes.sum())
     if partition.spec.knobs in ((), ("coverage",)):
-        slices = partition.spec.knobs == ()
-        # Slices leave out less than one of them at the end of the list.
-        slack = len(partition.clients) / total if slices else 0.001
+        # The published slices leave out less than one of them at the end of the list.
+        published = partition.spec.given_order or partition.spec.reference
+        slack = len(partition.clients) / total if published else 0.001
         return _judged("D4", "tasks with an owner", measures.union, Forecast(min(1.0, given / total), 0.0), slack)
     note = "what independent draws cover"
     return _judged("D4", "tasks with an owner", measures.union, union_of_draws(partition), 0.002, note)

@@ -1,6 +1,23 @@
-"""Uniform partition: contiguous slices of a task list, widened to a minimum size. Knows indices only, not tasks or clients' names."""
+"""Uniform partition: equal slices of a task list, the published ones and even ones. Knows indices only, not tasks or clients' names."""
 
 from __future__ import annotations
+
+import numpy as np
+
+from envs.partition.spec import IntArray
+
+
+def even_slices(n: int, clients: int, size: int) -> list[IntArray]:
+    """``size`` neighbouring indices for every client, as even as whole numbers allow.
+
+    Disjoint where there are enough tasks for all. Else the list is a ring on which the slices begin at equal distances: every task has an
+    owner, any two tasks have equally many up to one or two, and neighbours share the same everywhere, also across the list's ends.
+    Raises ``ValueError`` as ``uniform_slices`` does.
+    """
+    if clients * size <= n:
+        return [np.arange(part.start, part.start + size) for part in uniform_slices(n, clients, size)]
+    uniform_slices(n, clients, size)
+    return [(client * n // clients + np.arange(size)) % n for client in range(clients)]
 
 
 def uniform_slices(n: int, clients: int, minimum: int) -> list[range]:

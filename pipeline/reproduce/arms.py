@@ -39,10 +39,10 @@ SHOP: Settings = {
     "federation.clients": 8,
     "federation.clients_per_round": 4,
     "federation.local_epochs": 2,
-    "federation.rounds": 6,
+    "federation.rounds": 5,
     "evaluation.tasks": 200,
 }
-HOMES: Settings = {**SHOP, "world.name": "alfworld", "federation.local_epochs": 1}
+HOMES: Settings = {**SHOP, "world.name": "alfworld", "federation.rounds": 4, "federation.local_epochs": 1}
 MACHINES: Settings = {
     **BASE,
     "world.name": "bandit",
@@ -123,7 +123,7 @@ class ArmSpec:
 
 @dataclass(frozen=True)
 class Rung:
-    """Worlds of a ladder: a family of variants with members and options."""
+    """Worlds of a ladder: a family of variants with members and options. ``ppo``: trained by PPO as well."""
 
     name: str
     label: str
@@ -146,13 +146,19 @@ class Rung:
 
 
 RUNGS: Sequence[Rung] = (
-    Rung("bm25", "search weighs words otherwise", "bm25_reweight", tier=2),
+    Rung("bm25", "search weighs words otherwise", "bm25_reweight", tier=2, ppo=False),
     Rung("catalog", "other products on sale", "catalog_split"),
     Rung("field", "search reads other texts", "field_subset"),
-    Rung("lookalike", "look-alikes that miss a part", "lookalike"),
+    Rung("lookalike", "look-alikes that miss a part", "lookalike", ppo=False),
     Rung("buy2", "one of two buttons buys", "checkout", "one_of", 2, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
-    Rung("recoverable", "look-alikes told apart on their page", "lookalike", members=("recoverable_first", "recoverable_last")),
-    Rung("rank", "rows in other orders", "rank_wrapper", quick=True, alone=("alone-rank-invert", "alone-rank-shuffle")),
+    Rung(
+        "recoverable",
+        "look-alikes told apart on their page",
+        "lookalike",
+        members=("recoverable_first", "recoverable_last"),
+        ppo=False,
+    ),
+    Rung("rank", "rows in other orders", "rank_wrapper", quick=True, alone=("alone-rank-invert",)),
     Rung("buy4", "one of four buttons buys", "checkout", "one_of", 4, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
     Rung("hid2buy4", "four buttons and hidden look-alikes", "checkout_lookalike", "one_of", alone=("alone-hid2buy4-first_description",)),
 )
@@ -216,7 +222,7 @@ def _split(name: str, label: str, axis: str, value: float, crowd: Settings, knob
 
 def _ladder() -> Iterator[ArmSpec]:
     for rung in (*RUNGS, *PUBLISHED):
-        settings = {**SHOP, **AFTER_LOCAL, **rung.settings}
+        settings = {**SHOP, **({} if rung in PUBLISHED else AFTER_LOCAL), **rung.settings}
         plain = ArmSpec(rung.name, rung.label, "environment", settings, rung.family, rung.severity, rung.rule, "uniform", "uniform")
         yield replace(plain, alone=rung.alone, tier=rung.tier, quick=rung.quick)
         if rung.ppo:
@@ -241,12 +247,11 @@ def _controls() -> Iterator[ArmSpec]:
             name, "same_world", f"all clients in the world {member}", {"world.variant.members": (member,)}, f"same-{name}-{member}"
         )
     # 512 episodes in a batch in place of 64, half of the rounds, one epoch each: twice the episodes, a quarter of the steps.
-    big = {**PPO, "algorithm.group_size": 8, "learner.mini_batch": 512, "federation.local_epochs": 1, "federation.rounds": 3}
+    big = {**PPO, **AFTER_LOCAL, "algorithm.group_size": 8, "learner.mini_batch": 512, "federation.local_epochs": 1, "federation.rounds": 3}
     yield _control("rank", "batch", "PPO, batches eight times as large", big, "rank-ppo-batch", "rank-ppo")
     yield _control("recoverable", "window", "eight past turns in the prompt", {"rollout.history": 8}, "recoverable-history")
     for name, member in (
         ("rank", "invert"),
-        ("rank", "shuffle"),
         ("buy", "buy_now"),
         ("buy", "description"),
         ("hid2buy4", "first_description"),
@@ -259,8 +264,7 @@ def _controls() -> Iterator[ArmSpec]:
 
 def _control(name: str, twist: str, label: str, change: Settings, own_name: str = "", versus: str = "") -> ArmSpec:
     rung = _rung(name)
-    federated = change.get("federation.mode", "federated") == "federated"
-    settings = {**SHOP, **(AFTER_LOCAL if federated else {}), **rung.settings, **change}
+    settings = {**SHOP, **rung.settings, **change}
     ppo = settings.get("algorithm.name") == "ppo"
     one_world = len(change.get("world.variant.members", (0, 0))) == 1
     return ArmSpec(
@@ -279,16 +283,16 @@ def _control(name: str, twist: str, label: str, change: Settings, own_name: str 
 
 def _escape() -> Iterator[ArmSpec]:
     """The hidden twin is buy4."""
-    twin, shop = _rung("buy4"), {**SHOP, **AFTER_LOCAL}
+    twin = _rung("buy4")
     for name, label, family, members in (
         ("off-path", "the controls that differ are not needed", "navigation", None),
         ("same-ranking", "texts differ, the best product does not", "field_subset", ("full", "name_bullets", "desc_features", "no_name")),
     ):
         chosen = {} if members is None else {"world.variant.members": members}
-        settings = {**shop, **APART, "world.variant.family": family, **chosen}
+        settings = {**SHOP, **APART, "world.variant.family": family, **chosen}
         yield ArmSpec(f"escape-{name}", label, "escape", settings, family, 1.0, "shared", "uniform", "buy4", tier=1)
     for reveal, label in (("name", "the shop's arbitrary name"), ("cue", "a subtle mark"), ("hint", "the page names the button")):
-        settings = {**shop, **twin.settings, "world.variant.reveal": reveal}
+        settings = {**SHOP, **twin.settings, "world.variant.reveal": reveal}
         yield ArmSpec(
             f"escape-{reveal}",
             f"revealed: {label}",

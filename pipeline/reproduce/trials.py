@@ -31,8 +31,8 @@ IDLE: Mapping[tuple[str, str], tuple[str, ...]] = {("rollout.backend", "transfor
 """Settings of the arms that cannot matter, and would be refused, once a command line chooses otherwise."""
 
 EPISODE_SECONDS: Mapping[tuple[str, str], float] = {
-    ("webshop", "grpo"): 0.0105,
-    ("webshop", "ppo"): 0.0185,
+    ("webshop", "grpo"): 0.0125,
+    ("webshop", "ppo"): 0.025,
     ("alfworld", "grpo"): 0.045,
     ("alfworld", "ppo"): 0.075,
     ("bandit", "grpo"): 0.0012,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.partition import uniform_slices
+from envs.partition import even_slices, uniform_slices
 
 # (tasks, minimum) -> first 16 hex digits of sha256 over the comma-joined indices of a client, of 100 clients
 GOLDEN = {
@@ -53,3 +55,25 @@ def test_slices_lie_in_the_list_and_are_large_enough(n: int, clients: int, minim
         assert len(part) == max(minimum, n // clients)
         own = range(number * (n // clients), (number + 1) * (n // clients))
         assert set(own) <= set(part)
+
+
+@given(n=st.integers(1, 400), clients=st.integers(1, 60), size=st.integers(1, 400))
+def test_even_slices_share_the_tasks_out_evenly(n: int, clients: int, size: int) -> None:
+    if n < size:
+        with pytest.raises(ValueError, match=f"only {n}"):
+            even_slices(n, clients, size)
+        return
+    slices = even_slices(n, clients, size)
+    owners = np.bincount(np.concatenate(slices), minlength=n)
+    assert [len(set(part.tolist())) for part in slices] == [size] * clients
+    assert int((owners > 0).sum()) == min(n, clients * size)
+    if clients * size > n:
+        assert owners.max() - owners.min() <= 2
+
+
+def test_no_neighbours_share_more_than_others() -> None:
+    """The published slices are pushed together at the ends of the list; these are not."""
+    shared = [len(set(a.tolist()) & set(b.tolist())) for a, b in pairwise(even_slices(2180, 100, 50))]
+    assert set(shared) <= {28, 29}
+    published = uniform_slices(2180, 100, 50)
+    assert len(set(published[0]) & set(published[1])) == 43

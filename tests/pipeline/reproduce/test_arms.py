@@ -45,10 +45,12 @@ def test_all_parts_of_the_tale_are_there() -> None:
     assert {(arm.variant, arm.severity) for arm in of("task")} >= {
         (axis, end) for axis, end in (("preference", 0.95), ("coverage", 0.9), ("hardness", 0.95), ("joint", 0.95), ("joint", 0.05))
     }
-    assert len(RUNGS) >= 6
-    assert all(f"{rung.name}-ppo" in BY_NAME for rung in RUNGS)
+    assert {rung.family for rung in RUNGS} >= {"catalog_split", "bm25_reweight", "field_subset", "rank_wrapper", "lookalike", "checkout"}
+    ladder = [rung for rung in RUNGS if rung.ppo]
+    assert len(ladder) >= 6
+    assert (ladder[0], ladder[-1]) == (next(rung for rung in RUNGS if rung.name == "catalog"), RUNGS[-1]), "from the top to the bottom"
     same = [name for name in BY_NAME["rank"].settings if not name.startswith("world.variant")]
-    for rung in RUNGS:
+    for rung in ladder:
         ppo = BY_NAME[f"{rung.name}-ppo"].settings
         assert {n: ppo[n] for n in same} == {n: BY_NAME["rank"].settings[n] for n in same}, "same tasks, same budget"
     assert {arm.twist for arm in ARMS} >= {"mixture", "same_world", "alone", "window", "prox", "batch", "memory"}
