@@ -118,7 +118,7 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     joining = config.resources.address or os.environ.get("RAY_ADDRESS")
     try:
         with Progress(totals) as progress:
-            for notice in notices(config):
+            for notice in notices(config, prepared.plan):
                 progress.warn(notice)
             if config.resources.layout == "actors":
                 progress.phase(f"joining the Ray cluster at {joining}" if joining and joining != "local" else "starting Ray")

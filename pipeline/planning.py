@@ -215,13 +215,17 @@ def partition_summary(report: PartitionReport) -> dict[str, Any]:
     m, kind = report.measures, report.partition.source or report.partition.spec.kind
     return {
         "kind": kind,
-        "asked": [{"knob": line.knob, "asked": line.asked, "got": line.got} for line in report.asked if line.asked is not None],
+        "asked": [
+            {"knob": line.knob, "asked": line.asked, "got": line.got, "chance": line.chance}
+            for line in report.asked
+            if line.asked is not None
+        ],
         "chi2": float(m.chi2.mean()),
         "chi2_max": float(m.chi2.max()),
         "union": m.union,
         "overlap": m.overlap.mean,
         "violations": [finding.plain() for finding in report.violations],
-        "notes": list(report.partition.notes),
+        "notes": [*report.partition.notes, *report.limits],
     }
 
 
@@ -241,26 +245,32 @@ def shared_words(overlap: Mapping[str, int]) -> str:
     return ", ".join(["no task is trained on", *counts])
 
 
-def notices(config: Config) -> list[str]:
+def notices(config: Config, plan: Plan | None = None) -> list[str]:
     """What a user should know before the run and is no error."""
     world = config.world
+    found = [] if plan is None else list(plan.partition.get("notes", ()))
     if config.model.name == "embedded" and (world.data is not None or (world.products, world.data_seed) != EMBEDDED_CATALOGUE):
         known, here = ("games of its own rooms", "these") if world.name == "alfworld" else ("products of its own catalogue", "this one")
-        return [f"the embedded model knows the {known} and solves next to nothing on {here}; name a real model with --model.name"]
-    return []
+        found.append(f"the embedded model knows the {known} and solves next to nothing on {here}; name a real model with --model.name")
+    return found
 
 
 def partition_words(partition: Mapping[str, Any]) -> str:
     """How the clients' tasks differ, in words."""
     if not partition:
         return "not known"
-    knobs = ", ".join(f"{line['knob']} {line['asked']:g} (got {line['got']:.2f})" for line in partition["asked"] if line["got"] is not None)
+    knobs = ", ".join(_knob_words(line) for line in partition["asked"] if line["got"] is not None)
     broken = "".join(f"; NOT AS ASKED: {f['measure']} {f['got']:.3g}" for f in partition["violations"])
     return (
         f"{knobs or partition['kind']}: category mixes differ from the global one by chi-square {partition['chi2']:.2f} on average, "
         f"{100 * partition['union']:.0f} % of the tasks have an owner, two clients overlap by {100 * partition['overlap']:.1f} % "
         f"(Jaccard){broken}"
     )
+
+
+def _knob_words(line: Mapping[str, Any]) -> str:
+    chance = "" if line.get("chance") is None else f"; by chance {line['chance'][0]:.2f} to {line['chance'][1]:.2f}"
+    return f"{line['knob']} {line['asked']:g} (got {line['got']:.2f}{chance})"
 
 
 def render_plan(plan: Plan, config: Config) -> RenderableType:
@@ -283,7 +293,7 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
     head.add_row("whole run", f"{trained}{plan.tasks_used} different tasks")
     flight = f"{plan.in_flight} client{'s' if plan.in_flight > 1 else ''}"
     head.add_row("in flight", flight + (f", {plan.adapter_slots} adapter slots" if plan.adapter_slots else ""))
-    for notice in notices(config):
+    for notice in notices(config, plan):
         head.add_row("[yellow]note[/]", notice)
     actors = Table(title="Actors", title_justify="left")
     for column in ("role", "count", "CPU each", "GPU each"):

@@ -57,6 +57,12 @@ def preference_form(omega: float, pool_mix: FloatArray, sizes: IntArray) -> floa
     return (1 - 1 / len(sizes)) * (1 - float((pool_mix**2).sum())) * (omega + (1 - omega) * float((1 / sizes).mean()))
 
 
+def preference_knob(measure: float, pool_mix: FloatArray, sizes: IntArray) -> float | None:
+    """The omega that a ``preference`` measure amounts to: ``preference_form`` solved for it. None where no knob can move it."""
+    room, floor = preference_form(1.0, pool_mix, sizes), float((1 / sizes).mean())
+    return (measure / room - floor) / (1 - floor) if room > 0 and floor < 1 else None
+
+
 def simulated_mixes(partition: Partition, rng: np.random.Generator) -> tuple[Forecast, Forecast]:
     """``preference`` measure and squared distance of the mean mix from the pool's, over redraws of all clients' mixes and tasks.
 

@@ -18,6 +18,7 @@ from envs.partition.expected import (
     dispersion_form,
     label_test,
     preference_form,
+    preference_knob,
     simulated_easy,
     simulated_mixes,
     union_of_draws,
@@ -36,6 +37,8 @@ TINY = 1e-9
 """Rounding of sums of floating-point numbers."""
 FEW = 8
 """Fewer clients than this say nothing about correlations."""
+REACHED = 0.8
+"""Share of the asked effect from which a knob counts as reached where tasks run out."""
 MANY = 20
 """From so many clients on, category mixes far from what was asked are no accident."""
 SURELY = 1e-3
@@ -127,9 +130,21 @@ def _mixes(partition: Partition, measures: Measures, forecast: Forecast) -> Find
     if forecast.mean < 0.95 * form:
         note = f"some categories are too small for a client to live in: {form:.4f} with unlimited tasks"
     finding = _judged("D1", "preference", measures.preference, forecast, note=note, excuse=bool(tied), most=most)
+    if finding.level == "ok" and forecast.mean < REACHED * form:
+        return replace(finding, level="limit", note=_out_of_reach(partition, omega, forecast.mean))
     if finding.level == "violation" and len(partition.clients) < MANY and partition.drawn is not None:
         return replace(finding, note=f"so few as {len(partition.clients)} clients may be drawn to the same categories; choose another seed")
     return finding
+
+
+def _out_of_reach(partition: Partition, omega: float, mean: float) -> str:
+    held = np.bincount(partition.category_of, minlength=len(partition.categories))
+    expected = max(0.0, preference_knob(mean, partition.pool_mix, partition.sizes) or 0.0)
+    return (
+        f"preference = {omega:g} cannot be reached with {partition.sizes.mean():.0f} tasks per client, {expected:.2f} is what can "
+        f"be expected: a client fills up categories that hold {held.min()} to {held.max()} of the {len(partition.tasks)} tasks; "
+        f"the full effect needs {held.min()} tasks per client or fewer"
+    )
 
 
 def _tied(partition: Partition) -> str:

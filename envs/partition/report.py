@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.partition.expected import label_test
+from envs.partition.expected import label_test, preference_knob
 from envs.partition.invariants import Finding, check, violations
 from envs.partition.measures import Measures, measure
 from envs.partition.spec import KNOBS, Partition, concentration, settings
@@ -18,13 +18,17 @@ BINS = 20
 
 @dataclass(frozen=True)
 class Asked:
-    """A knob: the value asked for, the one that the outcome amounts to, and the measure behind both. None: knob off, or not measurable."""
+    """A knob: the value asked for, the one that the outcome amounts to, and the measure behind both. None: knob off, or not measurable.
+
+    ``chance``: between which values the outcome may fall where the knob sets a distribution that clients are drawn from.
+    """
 
     knob: str
     asked: float | None
     got: float | None
     measure: float | None
     concentration: float | None
+    chance: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ class PartitionReport:
     def violations(self) -> list[Finding]:
         """Findings that contradict the knobs."""
         return violations(list(self.findings))
+
+    @property
+    def limits(self) -> list[str]:
+        """Where clients or tasks do not allow what a knob asks, in words."""
+        return [f"{finding.measure}: {finding.note}" for finding in self.findings if finding.level == "limit"]
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -107,24 +116,24 @@ def partition_report(partition: Partition) -> PartitionReport:
     # A few pairs that share nearly everything would leave one bar for all others: they go to the last bin.
     reach = max(0.05, 1.5 * float(np.quantile(pairs, 0.995))) if len(pairs) else 0.05
     shared, levels = np.histogram(np.minimum(pairs, reach), bins=BINS, range=(0.0, reach))
+    findings = check(partition, m)
     return PartitionReport(
         partition=partition,
         measures=m,
-        asked=asked(partition, m),
-        findings=check(partition, m),
+        asked=asked(partition, m, findings),
+        findings=findings,
         sizes=Histogram(edges.tolist(), counts.tolist()),
         overlaps=Histogram(levels.tolist(), shared.tolist()),
         label_test=test,
     )
 
 
-def asked(partition: Partition, m: Measures) -> list[Asked]:
+def asked(partition: Partition, m: Measures, findings: Sequence[Finding] = ()) -> list[Asked]:
     """Every knob in its own units: the measure divided by the largest value that the finite-size form allows."""
     spec, clients = partition.spec, len(partition.clients)
     many = 1 - 1 / clients
-    floor, room = float((1 / m.sizes).mean()), many * (1 - float((m.pool_mix**2).sum()))
     got: Mapping[str, float | None] = {
-        "preference": (m.preference / room - floor) / (1 - floor) if room > 0 and floor < 1 else None,
+        "preference": preference_knob(m.preference, m.pool_mix, m.sizes),
         "coverage": _got_coverage(partition, m, many),
         "hardness": _got_hardness(m, many),
     }
@@ -132,8 +141,15 @@ def asked(partition: Partition, m: Measures) -> list[Asked]:
     for knob in KNOBS:
         value = getattr(spec, knob)
         beta = None if value is None or knob == "preference" else concentration(value)
-        lines.append(Asked(knob, value, got[knob], getattr(m, knob), beta))
+        chance = _chance(partition, m, findings) if knob == "preference" and value is not None else None
+        lines.append(Asked(knob, value, got[knob], getattr(m, knob), beta, chance))
     return lines
+
+
+def _chance(partition: Partition, m: Measures, findings: Sequence[Finding]) -> tuple[float, float] | None:
+    band = next(((f.low, f.high) for f in findings if f.rule == "D1" and f.measure == "preference"), None)
+    ends = None if band is None else [preference_knob(value, m.pool_mix, m.sizes) for value in band]
+    return None if ends is None or None in ends else (max(0.0, float(ends[0] or 0.0)), min(1.0, float(ends[1] or 0.0)))
 
 
 def _got_coverage(partition: Partition, m: Measures, many: float) -> float | None:

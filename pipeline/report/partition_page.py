@@ -71,7 +71,7 @@ def _head(report: PartitionReport, title: str, world: str) -> str:
 
 
 def _banner(report: PartitionReport) -> str:
-    notes = [*report.partition.notes, *(_sentence(finding) for finding in report.violations)]
+    notes = [*report.partition.notes, *report.limits, *(_sentence(finding) for finding in report.violations)]
     if not notes:
         return ""
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)

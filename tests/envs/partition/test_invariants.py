@@ -119,6 +119,28 @@ def test_labels_that_follow_the_category_are_an_excuse_with_a_note() -> None:
     assert prefers.violations == []
 
 
+def test_a_knob_that_the_tasks_do_not_allow_is_at_a_limit() -> None:
+    """Clients that own most of a pool have most of its categories, whatever they prefer."""
+    tasks = pool({"a": 300, "b": 250, "c": 200})
+    report = partition_report(build_partition(tasks, 8, PartitionSpec(600, preference=0.95)))
+    finding = next(f for f in report.findings if f.measure == "preference")
+    assert (finding.rule, finding.level) == ("D1", "limit")
+    assert "preference = 0.95 cannot be reached with 600 tasks per client, 0.0" in finding.note
+    assert "categories that hold 200 to 300 of the 750 tasks; the full effect needs 200 tasks per client or fewer" in finding.note
+    assert report.limits == [f"preference: {finding.note}"]
+    fits = partition_report(build_partition(tasks, 8, PartitionSpec(200, preference=0.95)))
+    assert fits.limits == []
+
+
+def test_the_outcome_stands_beside_what_chance_allows() -> None:
+    report = partition_report(build_partition(POOL, 100, PartitionSpec(100, preference=0.5)))
+    line = next(line for line in report.asked if line.knob == "preference")
+    assert line.got is not None
+    assert line.chance is not None
+    assert 0 < line.chance[0] < 0.5 < line.chance[1] < 1
+    assert line.chance[0] < line.got < line.chance[1]
+
+
 def test_a_file_asks_for_nothing() -> None:
     built = build_partition(POOL, 3, PartitionSpec(10))
     again = build_partition(POOL, 3, PartitionSpec(10), assignment=built.plain(), source="f.json")
