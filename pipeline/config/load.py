@@ -65,7 +65,12 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = (), *, must
     found: list[Problem] = []
     _apply(tree, overrides, found)
     _load_plugins(tree)
-    return _validate(tree, found, lines, path, must_matter)
+    places = {name: f"{path}, line {line}" for name, line in lines.items()}
+    if path is not None:
+        given: dict[str, Any] = {}
+        _apply(given, overrides, [])
+        places |= {setting.path: "command line" for setting in settings() if _names(given, setting.path)}
+    return _validate(tree, found, places, path, must_matter)
 
 
 def load_resolved(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -292,7 +297,7 @@ def _names(tree: Any, path: str) -> bool:
 
 
 def _validate(
-    tree: dict[str, Any], found: list[Problem], lines: Mapping[str, int], path: Path | None, explicit: frozenset[str] | None = None
+    tree: dict[str, Any], found: list[Problem], places: Mapping[str, str], path: Path | None, explicit: frozenset[str] | None = None
 ) -> Config:
     known = {setting.path: setting for setting in settings()}
     _take_unknown(tree, Config, "", known, found)
@@ -312,7 +317,7 @@ def _validate(
     if config is not None:
         found.extend(p for p in problems(config) if explicit is None or not p.idle or p.path in explicit)
     if found or config is None:
-        raise ConfigError(_report(found, lines, path))
+        raise ConfigError(_report(found, places))
     return config
 
 
@@ -360,12 +365,12 @@ def _bad_value(name: str, tree: Mapping[str, Any], setting: Setting | None, mess
     return Problem(name, value, text)
 
 
-def _report(found: Sequence[Problem], lines: Mapping[str, int], path: Path | None) -> str:
+def _report(found: Sequence[Problem], places: Mapping[str, str]) -> str:
+    """All problems; ``places`` says of a setting where it was given, where there is a choice."""
     texts = []
     for problem in found:
-        line = lines.get(problem.path)
         given = "" if problem.value is _MISSING else f" = {_shown(problem.value)}"
-        place = f" ({path}, line {line})" if line is not None else ""
+        place = f" ({places[problem.path]})" if problem.path in places else ""
         texts.append(f"{problem.path}{given}: {problem.message}{place}")
     if len(texts) == 1:
         return texts[0]

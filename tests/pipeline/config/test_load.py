@@ -161,6 +161,17 @@ def test_problems_in_a_file_name_file_and_line(tmp_path: Path) -> None:
     assert f"models: unknown setting; did you mean 'model'? ({path}, line 4)" in message
 
 
+def test_an_error_names_the_place_that_the_value_came_from(tmp_path: Path) -> None:
+    path = file(tmp_path, "f.toml", "[federation.partition]\npreference = 0.9\ncoverage = 2.0\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, ["--federation.partition.preference", "1"])
+    message = str(caught.value)
+    assert "federation.partition.preference = 1" in message
+    assert f"(command line)\n  federation.partition.coverage = 2.0: allowed: number above 0, below 1 | null ({path}, line 3)" in message
+    with pytest.raises(ConfigError, match=r"^federation\.rounds = -1: .*[^)]$"):
+        load_config(None, ["--federation.rounds=-1"])
+
+
 def test_values_in_files_are_not_coerced_across_kinds(tmp_path: Path) -> None:
     assert 'federation.rounds = "5"' in refused([], file(tmp_path, "c.toml", '[federation]\nrounds = "5"\n'))
     assert "run.name = 5" in refused([], file(tmp_path, "c.yaml", "run: {name: 5}\n"))
