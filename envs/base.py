@@ -120,6 +120,13 @@ class World(ABC):
         names: dict[str, Variant] = getattr(self, "_defined", {})
         return names
 
+    def describe(self, variant: str | Variant = DEFAULT) -> str:
+        """What is different in that form of the world, in a few words: the family's effect and the member, unless a world says more."""
+        found = self.variant(variant)
+        if found.unperturbed:
+            return "as ever"
+        return f"{self.families[found.family].effect}{f' ({found.member})' if found.member else ''}"
+
     def overlap(self) -> Mapping[str, int]:
         """Counts of what the held-out tasks share with the train tasks (for instance products), by kind."""
         return {}

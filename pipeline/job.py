@@ -111,7 +111,13 @@ def train_job(config: Config, resume: Path | None = None) -> int:
     first = checkpoint.round if checkpoint is not None else 0
     if resume is not None:
         check_same_partition(prepared, resume)
-    totals = {"rounds": config.federation.rounds, "episodes_per_round": prepared.plan.episodes_per_round, "first_round": first + 1}
+    totals = {
+        "rounds": config.federation.rounds,
+        "episodes_per_round": prepared.plan.episodes_per_round,
+        "first_round": first + 1,
+        "homes": prepared.schedule.worlds,
+        "worlds": measured_worlds(config, prepared.schedule.worlds),
+    }
     if resume is not None and first >= config.federation.rounds:
         print(f"{resume} has finished all its {first} rounds; raise --federation.rounds to go on")
         return 0

@@ -54,6 +54,7 @@ class Plan:
     clients_visited: int
     tasks_used: int
     worlds_per_client: Mapping[str, str] = field(default_factory=dict)
+    worlds_in_words: Mapping[str, str] = field(default_factory=dict)
     proof: Mapping[str, Any] = field(default_factory=dict)
     partition: Mapping[str, Any] = field(default_factory=dict)
 
@@ -205,9 +206,15 @@ def make_plan(
         clients_visited=covered.visited,
         tasks_used=covered.tasks_used,
         worlds_per_client=dict(schedule.worlds),
+        worlds_in_words={name: _in_words(world, name) for name in dict.fromkeys(schedule.worlds.values())},
         proof=(proof or Proof()).plain(),
         partition=partition_summary(partition_report(schedule.drawn)),
     )
+
+
+def _in_words(world: World, name: str) -> str:
+    severity = world.variant(name).severity
+    return world.describe(name) + ("" if severity == 1.0 else f", at severity {severity:g} of 1")
 
 
 def partition_summary(report: PartitionReport) -> dict[str, Any]:
@@ -241,8 +248,12 @@ def federation_words(config: Config) -> str:
 
 def shared_words(overlap: Mapping[str, int]) -> str:
     """What the held-out tasks share with the train tasks."""
-    counts = [f"{value:,} {name.replace('_', ' ')}" for name, value in overlap.items() if name not in ("train", "heldout", "train_tasks")]
-    return ", ".join(["no task is trained on", *counts])
+    counts = [
+        f"{value:,} {name.replace('_', ' ')}"
+        for name, value in overlap.items()
+        if name not in ("train", "heldout", "train_tasks", "heldout_tasks")
+    ]
+    return "none is trained on" + (f"; in common with train tasks: {', '.join(counts)}" if counts else "")
 
 
 def notices(config: Config, plan: Plan | None = None) -> list[str]:
@@ -262,8 +273,8 @@ def partition_words(partition: Mapping[str, Any]) -> str:
     knobs = ", ".join(_knob_words(line) for line in partition["asked"] if line["got"] is not None)
     broken = "".join(f"; NOT AS ASKED: {f['measure']} {f['got']:.3g}" for f in partition["violations"])
     return (
-        f"{knobs or partition['kind']}: category mixes differ from the global one by chi-square {partition['chi2']:.2f} on average, "
-        f"{100 * partition['union']:.0f} % of the tasks have an owner, two clients overlap by {100 * partition['overlap']:.1f} % "
+        f"{knobs or partition['kind']}: category mixes differ from the pool's by chi-square {partition['chi2']:.2f} on average, "
+        f"{100 * partition['union']:.0f} % of the tasks have an owner, two clients share {100 * partition['overlap']:.1f} % of their tasks "
         f"(Jaccard){broken}"
     )
 
@@ -280,7 +291,7 @@ def render_plan(plan: Plan, config: Config) -> RenderableType:
     head.add_column()
     head.add_row("model", f"{config.model.name}, adapter {config.model.adapter}, {config.model.dtype}")
     head.add_row("world", f"{config.world.name}, {plan.tasks_train} train tasks, {plan.tasks_heldout} held out")
-    head.add_row("held out", shared_words(plan.overlap))
+    head.add_row("held-out tasks", shared_words(plan.overlap))
     head.add_row("tasks", partition_words(plan.partition))
     head.add_row("federation", f"{federation_words(config)}, {plan.rounds} rounds")
     head.add_row(
@@ -327,6 +338,11 @@ def clients_table(plan: Plan) -> Table:
     return table
 
 
+def ranks(differences: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the worlds compared rank anything: elsewhere no hits could differ."""
+    return any(row["jaccard"] < 1 or row["top1"] > 0 for row in differences)
+
+
 def proof_tables(plan: Plan) -> list[Table]:
     """What the oracle could reach in the clients' worlds, and how the worlds differ; nothing where they do not."""
     tables = []
@@ -335,23 +351,26 @@ def proof_tables(plan: Plan) -> list[Table]:
         reach.setdefault(found["world"], []).append(found)
     if reach:
         table = Table(title="Worlds: what the scripted oracle can reach", title_justify="left")
-        for column in ("world", "clients", "tasks tried", "solved", "worst client"):
-            table.add_column(column, justify="left" if column == "world" else "right")
+        for column in ("world", "what it does", "clients", "tasks tried", "solved", "worst client"):
+            table.add_column(column, justify="left" if column in ("world", "what it does") else "right", overflow="fold")
         for world, rows in list(reach.items())[:SHOWN_CLIENTS]:
             tried, solved = sum(row["tried"] for row in rows), sum(row["solved"] for row in rows)
             worst = min(rows, key=lambda row: float(row["share"]))
             share = f"{100 * solved / tried:.0f} %" if tried else "-"
-            table.add_row(world, str(len(rows)), str(tried), share, f"{worst['client']} {100 * worst['share']:.0f} %")
+            words = plan.worlds_in_words.get(world, "")
+            table.add_row(world, words, str(len(rows)), str(tried), share, f"{worst['client']} {100 * worst['share']:.0f} %")
         if len(reach) > SHOWN_CLIENTS:
             table.add_row(f"... {len(reach) - SHOWN_CLIENTS} more")
         tables.append(table)
     if differences := plan.proof.get("differences"):
         table = Table(title="Worlds: how far apart", title_justify="left")
-        for column in ("worlds", "Jaccard@10", "other first answer", "other replies"):
-            table.add_column(column, justify="left" if column == "worlds" else "right")
+        ranked = ["hits in common (Jaccard@10)", "other first hit"] if ranks(differences) else []
+        for column in ("worlds", *ranked, "other replies"):
+            table.add_column(column, justify="left" if column == "worlds" else "right", overflow="fold")
         for row in differences[:SHOWN_CLIENTS]:
             pair = f"{row['first']} | {row['second']}"
-            table.add_row(pair, f"{row['jaccard']:.2f}", f"{100 * row['top1']:.0f} %", f"{100 * row['replies']:.0f} %")
+            hits = [f"{row['jaccard']:.2f}", f"{100 * row['top1']:.0f} %"] if ranked else []
+            table.add_row(pair, *hits, f"{100 * row['replies']:.0f} %")
         if len(differences) > SHOWN_CLIENTS:
             table.add_row(f"... {len(differences) - SHOWN_CLIENTS} more pairs")
         tables.append(table)

@@ -43,7 +43,7 @@ HELP = """Type the number of an action, or an action itself (in a shop: or words
   solve, s   the scripted solution
   look, l    the page again
   quit, q    end
-After an exclamation mark anything is sent as an action: !look"""
+What the world itself offers comes first (look in a house); after an exclamation mark anything is sent as an action: !look"""
 
 _WORDS = {
     **{word: word for word in ("back", "next", "again", "solve", "look", "quit", "help")},
@@ -92,6 +92,7 @@ class Choice:
     variants: tuple[tuple[str, Variant], ...]
     tasks: Sequence[Task]
     first: int = 0
+    note: str = ""
 
 
 def choose(args: argparse.Namespace, setup: Setup | None = None) -> Choice:
@@ -116,7 +117,8 @@ def choose(args: argparse.Namespace, setup: Setup | None = None) -> Choice:
         tasks: Sequence[Task] = clients.tasks[_known(args.client, list(clients.tasks), "--client")]
     else:
         tasks = world.tasks(args.split or "heldout")
-    return Choice(world, variants, tasks, _place(args.task, tasks))
+    note = "No --config was given: this is a client of the default configuration." if args.client and args.config is None else ""
+    return Choice(world, variants, tasks, _place(args.task, tasks), note)
 
 
 def _world(name: str | None, data: Path | None) -> World:
@@ -303,6 +305,8 @@ def meant_action(text: str, actions: Sequence[str], world: str) -> tuple[str, st
     if text.startswith("!") and text[1:].strip():
         return text[1:].strip(), ""
     shop = world == "webshop"
+    if text in actions:
+        return text, ""
     searching = shop and any(action.startswith("search[") for action in actions)
     if text.isdecimal() and not all(action.isdecimal() for action in actions):
         place = int(text)
@@ -311,8 +315,10 @@ def meant_action(text: str, actions: Sequence[str], world: str) -> tuple[str, st
         if shop and actions[place - 1].startswith("search["):
             return "", "Type what to search for."
         return actions[place - 1], ""
-    if shop and f"click[{text.lower()}]" in actions:
-        return f"click[{text.lower()}]", ""
+    if shop:
+        link = "back to search" if text.lower() == "search" and "click[search]" not in actions else text.lower()
+        if f"click[{link}]" in actions:
+            return f"click[{link}]", ""
     if shop and not text.startswith(("search[", "click[")):
         return (f"search[{text}]", "") if searching else ("", "This page has no search bar: click a link, or go back to the search.")
     if not actions or (applicable(text, actions) if shop else text in actions):
@@ -325,11 +331,16 @@ def play(choice: Choice, screen: Screen, read: Read) -> None:
     """Talk until the person quits, or the input ends."""
     game, world = Game(choice), choice.world.name
     _show_task(game, screen, world)
-    screen.say("Type help for what can be typed.", "dim")
+    if choice.note:
+        screen.say(choice.note, "yellow")
+    screen.say(f"Type help for what can be typed; {choice.world.max_steps} turns at most.", "dim")
     _show(game, screen)
     while (line := read()) is not None:
         text = line.strip()
+        # What the world offers comes before what this program offers under the same name.
         word = _WORDS.get(text.lower())
+        if word not in ("help", "quit") and text.lower() in game.actions:
+            word = None
         if word == "quit":
             return
         if word is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -19,6 +20,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from envs.variants import DEFAULT
+
 QUIET_S = 15.0
 """Without a terminal, phases are written while the run starts, and later only after this many seconds without a line."""
 
@@ -26,7 +29,8 @@ QUIET_S = 15.0
 class Progress:
     """The display of one run. A context manager; ``close`` may be called twice.
 
-    ``plan`` has ``rounds``, ``episodes_per_round`` and, for a resumed run, ``first_round`` (default 1).
+    ``plan`` has ``rounds``, ``episodes_per_round`` and, for a resumed run, ``first_round`` (default 1); where clients' worlds differ also
+    ``homes``, every client's world, and ``worlds``, those that are measured beside the unperturbed one, in this order.
     """
 
     def __init__(
@@ -46,6 +50,10 @@ class Progress:
         self._per_round = int(plan.get("episodes_per_round") or 0)
         self._first = int(plan.get("first_round") or 1)
         self._began = self._round_began = self._last_line = clock()
+        homes: Mapping[str, str] = plan.get("homes") or {}
+        self._worlds: Sequence[str] = plan.get("worlds") or ()
+        self._residents = Counter(world for world in homes.values() if world in (*self._worlds, DEFAULT))
+        self._own: dict[str, float] = {}
         self._done = self._first - 1
         self._phase = "starting"
         self._underway = False
@@ -100,18 +108,40 @@ class Progress:
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """An evaluation ended: its permanent line. Cells of the client-by-world matrix are for the report."""
-        if record.get("client") and (record.get("world") or "default") != "default":
+        if record.get("client") and (record.get("world") or DEFAULT) != DEFAULT:
             return
         number, whole = int(record["round"]), not record.get("client")
         self._underway = True
-        where = "" if (record.get("world") or "default") == "default" else f" in {record['world']}"
+        world = str(record.get("world") or DEFAULT)
+        unperturbed = " in the unperturbed world" if self._worlds else ""
+        where = unperturbed if world == DEFAULT else f" in {world}"
         who = "" if whole else f", client {record['client']}"
         when = "before training" if number == 0 else f"after round {number}"
         line = f"held-out {when}{where}{who}: {rate(record)} {record.get('mode') or 'sampled'}, {record.get('n', '?')} tasks"
         self._print(Text(line, style="bold"))
-        if whole and not where and record.get("mode") != "greedy":
+        if not whole or record.get("mode") == "greedy":
+            return
+        if world == DEFAULT:
             self._start = self._start or record
             self._heldout = record
+        if isinstance(success := record.get("success"), int | float):
+            self._own[world] = float(success)
+        if self._worlds and world == self._worlds[-1]:
+            self._print_own(when)
+
+    def _print_own(self, when: str) -> None:
+        """What a federation of worlds that differ is about: the mean over its clients, each in its own world."""
+        own = {world: self._own[world] for world in self._residents if world in self._own}
+        self._own = {}
+        if not own:
+            return
+        clients = sum(self._residents[world] for world in own)
+        mean = sum(self._residents[world] * rate for world, rate in own.items()) / clients
+        worst = min(own, key=own.__getitem__)
+        words = (
+            f"held-out {when}, mean over {clients} clients in their own worlds: {percent(mean)}, worst world {worst}: {percent(own[worst])}"
+        )
+        self._print(Text(words, style="bold"))
 
     def warn(self, text: str) -> None:
         """A permanent warning line."""
@@ -155,7 +185,7 @@ class Progress:
             rows.append(_line(f"episodes {self._episodes:,}/{self._per_round:,}   {speed} tok/s"))
         success = [f"training success {percent(self._train)}"] if self._train is not None else []
         if self._heldout is not None:
-            success.append(f"held-out {rate(self._heldout)}")
+            success.append(f"held-out{' (unperturbed)' if self._worlds else ''} {rate(self._heldout)}")
             if self._start is not None and self._start is not self._heldout:
                 success.append(f"start {percent(self._start.get('success'))}")
         if success:

@@ -121,7 +121,9 @@ def show(measured: Sequence[Measurement], as_json: bool) -> None:
     table = Table(title=f"{measured[0].version}, {measured[0].n} held-out tasks", title_justify="left")
     several = len({m.world for m in measured}) > 1 or measured[0].world != DEFAULT
     for column in (*(["world"] if several else []), "sampling", "success", "95 % interval", "score", "turns", "invalid"):
-        table.add_column(column, justify="left" if column in ("world", "sampling") else "right")
+        table.add_column(
+            column, justify="left" if column in ("world", "sampling") else "right", overflow="fold" if column == "world" else "ellipsis"
+        )
     for m in measured:
         name = "greedy" if m.temperature == 0 else f"T = {m.temperature:g}"
         interval = f"{100 * m.success_low:.1f} - {100 * m.success_high:.1f}"

@@ -172,6 +172,10 @@ class AlfWorldWorld(World):
         meant = self.variant(variant)
         return AlfWorldTextEnv(self.alfworld, dynamics(meant), self.max_steps, sign(meant))
 
+    def describe(self, variant: str | Variant = DEFAULT) -> str:
+        """What its hint says, whether it is revealed or not."""
+        return hint(self.variant(variant))
+
     def oracle(self, task: Task, variant: str | Variant = DEFAULT) -> list[str]:
         """Commands that solve the task in that form of the world: the stored plan, or one made from knowing the room and the variant's
         rules and proved by playing it; empty where that is not possible within ``max_steps``."""

@@ -200,6 +200,10 @@ class WebShopWorld(World):
         noise = found if isinstance(shop, VariantShop) and shop.stochastic else None
         return WebShopTextEnv(shop, self.max_steps, self._quote, self._show_attrs, mark(found, FAMILIES, hint(found), "shop"), noise)
 
+    def describe(self, variant: str | Variant = DEFAULT) -> str:
+        """What its hint says, whether it is revealed or not."""
+        return hint(self.variant(variant))
+
     def oracle(self, task: Task, variant: str | Variant = DEFAULT) -> list[str]:
         """Search for the product, open it, choose its options and buy it, by the rules of the variant.
 

@@ -19,6 +19,11 @@ LEGEND = (
     "contradict each other. Loss: of the best shared script, in successes."
 )
 
+GUESSING = (
+    "That the world can hardly be guessed does little harm here: a wrong guess shows (Noticed), or what is met on the way tells, while "
+    "there is time for the other way."
+)
+
 
 def percent(share: float) -> str:
     """A share in whole percent; one decimal below 10 %."""
@@ -84,6 +89,8 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
         for turn in found.readings.by_turn:
             reading.add_row(str(turn.turn), ranged(turn.accuracy), f"{turn.bits:.2f}", str(turn.texts))
         console.print(reading)
+        if verdict.kind == "felt":
+            console.print(GUESSING, style="dim")
 
     facts = Table(show_header=False, title="Tests before deployment", title_justify="left")
     for name, value in test_facts(found):
@@ -109,15 +116,18 @@ def test_facts(found: Diagnosis) -> list[tuple[str, str]]:
         facts += [
             ("recoverable after t* turns in another world's manner", ranged(tests.recovered)),
             ("c0, successes lost per such turn", f"{tests.loss_per_turn:.3f}"),
-            ("slack of theorem 5 (C3), successes, at most 1", f"{tests.slack:.2f}"),
+            ("slack for finding out (theorem 5, C3), successes, at most 1", f"{tests.slack:.2f}"),
         ]
     facts += [
         ("loss of the best shared script, successes", f"{found.gap.value:.2f} [{found.gap.low:.2f}, {found.gap.high:.2f}]"),
         ("of it by turn", ", ".join(f"turn {turn}: {loss:.2f}" for turn, loss in found.gap_by_turn.items() if loss >= 0.005) or "-"),
         ("loss of a policy that acts and learns its world, estimate", f"{tests.learned_gap:.2f}"),
-        ("floor B delta / 2", "does not apply" if found.verdict.floor is None else f"{found.verdict.floor:.2f}"),
         (
-            "chi-square of the clients' category mixes, mean and worst",
+            "floor of any shared policy, B delta / 2 (theorem 4)",
+            "does not apply" if found.verdict.floor is None else f"{found.verdict.floor:.2f}",
+        ),
+        (
+            "chi-square of a client's category mix from that of all clients, mean and worst",
             f"{side.by_category.mean:.2f}, {side.by_category.worst:.2f} ({side.by_category.client})",
         ),
         ("sqrt(1 + chi-square) of the worst, by category and by task", f"{side.by_category.factor:.2f}, {side.by_task.factor:.2f}"),

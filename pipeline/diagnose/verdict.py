@@ -20,7 +20,7 @@ TITLES: dict[Kind, str] = {
     "off_path": "They differ off the path",
     "same_ranking": "They differ, and one policy serves them all",
     "revealed": "They contradict each other, and it can be read",
-    "felt": "They contradict each other, and acting tells in time",
+    "felt": "The best actions differ, and acting tells which are right in time",
     "partial_conflict": "They contradict each other in part, and it can only be felt",
     "conflict": "They contradict each other, and it can only be felt",
 }
@@ -217,8 +217,9 @@ def _tasks(evidence: Evidence) -> str:
     spread = side.by_category
     if side.differ:
         return (
-            f"What the clients ask differs (chi-square of the category mix {spread.mean:.2f} on average, {spread.worst:.2f} for "
-            f"{spread.client}; factor of the task bound {spread.factor:.2f}), but it stands in the prompt and can be read."
+            f"What the clients ask differs (chi-square of a client's category mix from that of all clients {spread.mean:.2f} on average, "
+            f"{spread.worst:.2f} for {spread.client}; factor of the task bound {spread.factor:.2f}), but it stands in the prompt and can be "
+            "read."
         )
     return "The clients' mixtures of categories do not differ by more than chance."
 

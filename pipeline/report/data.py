@@ -62,7 +62,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class ClientLine:
-    """A client over the whole run. ``success`` has its training success at each visit."""
+    """A client over the whole run. ``success`` has its training success at each visit; ``world`` is empty where worlds are alike, ``asks``
+    names the category of most of its tasks and their share."""
 
     client: str
     visits: int
@@ -76,6 +77,8 @@ class ClientLine:
     rollout_seconds: float
     train_seconds: float
     own: Rate | None = None
+    world: str = ""
+    asks: str = ""
 
 
 @dataclass(frozen=True)
@@ -263,6 +266,9 @@ def _client_lines(history: History) -> list[ClientLine]:
         for e in history.evaluations
         if e.get("client") and (e.get("world") or "default") == "default" and (rate := rate_of(e))
     }
+    plan = history.start.get("plan") or {}
+    homes, mixes = plan.get("worlds_per_client") or {}, plan.get("categories_per_client") or {}
+    apart = len(set(homes.values())) > 1
     lines = []
     for client in sorted({*visits, *failures, *own}):
         seen = visits.get(client, [])
@@ -284,9 +290,19 @@ def _client_lines(history: History) -> list[ClientLine]:
                 rollout_seconds=total("rollout_seconds"),
                 train_seconds=total("train_seconds"),
                 own=own.get(client),
+                world=str(homes.get(client, "")) if apart else "",
+                asks=_mostly(mixes.get(client) or {}),
             )
         )
     return lines
+
+
+def _mostly(mix: Mapping[str, int]) -> str:
+    total = sum(mix.values())
+    if len(mix) < 1 or not total:
+        return ""
+    most = max(mix, key=lambda name: mix[name])
+    return f"{most} {100 * mix[most] / total:.0f}%"
 
 
 def _failures(history: History, folder: Path) -> list[Failure]:

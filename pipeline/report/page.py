@@ -13,7 +13,7 @@ from pipeline.report.chart import Chart, line_chart, number, spark, stacked_colu
 from pipeline.report.data import ClientLine, Gain, ReportData
 from pipeline.report.document import attribute, both_widths, document, empty, facts, section
 from pipeline.report.rates import Rate
-from pipeline.report.worlds_section import worlds_section
+from pipeline.report.worlds_section import own_worlds_tile, worlds_section
 
 MAX_CLIENT_ROWS = 200
 MAIN_SIGNALS = 6
@@ -30,8 +30,7 @@ def render(data: ReportData, episodes_page: str | None = None) -> str:
         _head(data, episodes_page),
         _banner(data),
         _headline(data),
-        _success(data, tables),
-        _worlds(data, tables),
+        *((_worlds(data, tables), _success(data, tables)) if data.worlds.lines else (_success(data, tables),)),
         _clients(data, tables),
         _time(data, tables),
         _signals(data, tables),
@@ -81,7 +80,9 @@ def _banner(data: ReportData) -> str:
 
 
 def _headline(data: ReportData) -> str:
-    tiles = [_gain_tile(gain) for gain in (data.sampled, data.greedy) if gain]
+    where = ", unperturbed world" if data.worlds.lines else ""
+    tiles = [own_worlds_tile(data.worlds)] if data.worlds.means else []
+    tiles += [_gain_tile(gain, where) for gain in (data.sampled, data.greedy) if gain]
     totals = data.totals
     rounds = f"{data.rounds_done} of {data.rounds_planned}" if data.rounds_planned is not None else str(data.rounds_done)
     cost = [f"<b>{rounds}</b> rounds"]
@@ -93,9 +94,9 @@ def _headline(data: ReportData) -> str:
     return f'<section class="tiles" id="headline">{"".join(tiles)}</section>'
 
 
-def _gain_tile(gain: Gain) -> str:
+def _gain_tile(gain: Gain, where: str) -> str:
     how = "greedy" if gain.mode == "greedy" else "sampled" + (f" (T = {number(gain.temperature)})" if gain.temperature else "")
-    title = f"Held-out success, {how}"
+    title = f"Held-out success{where}, {how}"
     if gain.first.round == gain.last.round:
         when = f"after round {gain.first.round}" if gain.first.round else "before training"
         return (
@@ -123,7 +124,8 @@ def _success(data: ReportData, tables: Tables) -> str:
         "episodes come in groups of one task and are not independent."
     )
     drawn = both_widths(line_chart(chart, 940, 340), line_chart(chart, 350, 280))
-    return section("success", chart.title, f"{_legend(chart)}{drawn}{_note(note, chart.id)}")
+    title = f"{chart.title}{', in the unperturbed world' if data.worlds.lines else ''}"
+    return section("success", title, f"{_legend(chart)}{drawn}{_note(note, chart.id)}")
 
 
 def _legend(chart: Chart) -> str:
@@ -151,13 +153,26 @@ def _worlds(data: ReportData, tables: Tables) -> str:
 def _clients(data: ReportData, tables: Tables) -> str:
     if not data.clients:
         return section("clients", "Clients", empty("No client has reported yet."))
-    own = any(c.own for c in data.clients)
+    own, worlds, asks = (any(getattr(c, what) for c in data.clients) for what in ("own", "world", "asks"))
     tables["clients"] = _client_table(data.clients)
-    head = ["Client", "First", "Last", "Success per visit", "Score", "Invalid", "Visits", "Failed", "Episodes", "Tokens"]
+    head = [
+        "Client",
+        *(["World"] if worlds else []),
+        *(["Mostly asks"] if asks else []),
+        "First",
+        "Last",
+        "Success per visit",
+        "Score",
+        "Invalid",
+        "Visits",
+        "Failed",
+        "Episodes",
+        "Tokens",
+    ]
     head += ["Rollout", "Training"]
     head += ["Own, held-out"] if own else []
     header = "".join(f'<th><button type="button">{h}</button></th>' for h in head)
-    rows = "".join(_client_row(c, own) for c in data.clients[:MAX_CLIENT_ROWS])
+    rows = "".join(_client_row(c, own, worlds, asks) for c in data.clients[:MAX_CLIENT_ROWS])
     note = "Success of training episodes at the first and last visit; click a heading to sort."
     if len(data.clients) > MAX_CLIENT_ROWS:
         note += f" The first {MAX_CLIENT_ROWS} of {len(data.clients)} clients; the CSV file has all."
@@ -178,20 +193,22 @@ def _client_table(clients: Sequence[ClientLine]) -> dict[str, Any]:
         "last score",
         "last invalid",
     ]
-    columns += ["rollout s", "train s", "own success", "own low", "own high"]
+    columns += ["rollout s", "train s", "own success", "own low", "own high", "world", "mostly asks"]
     rows = []
     for c in clients:
         first, last = (c.success[0], c.success[-1]) if c.success else (None, None)
         values: list[object] = [c.client, c.visits, c.failures, c.retries, c.episodes, c.tokens, first, last, c.score, c.invalid]
         values += [round(c.rollout_seconds, 2), round(c.train_seconds, 2)]
-        rows.append(values + ([c.own.value, *c.own.interval] if c.own else [None, None, None]))
+        rows.append([*values, *([c.own.value, *c.own.interval] if c.own else [None, None, None]), c.world, c.asks])
     return {"columns": columns, "rows": rows}
 
 
-def _client_row(c: ClientLine, own: bool) -> str:
+def _client_row(c: ClientLine, own: bool, worlds: bool, asks: bool) -> str:
     first, last = (c.success[0], c.success[-1]) if c.success else (None, None)
     cells: list[tuple[str, object]] = [
         (escape(c.client), c.client),
+        *([(escape(c.world), c.world)] if worlds else []),
+        *([(escape(c.asks), c.asks)] if asks else []),
         (_share(first), first),
         (_share(last), last),
         (spark(c.success), last),

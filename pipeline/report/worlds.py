@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.report.chart import Chart, Point, Series
-from pipeline.report.rates import Rate, rate_of
+from pipeline.report.rates import Rate, as_number, rate_of
 from pipeline.runlog import History
 
 MAX_LINES = 6
@@ -20,12 +20,15 @@ MAX_LINES = 6
 
 @dataclass(frozen=True)
 class WorldLine:
-    """One of the clients' worlds. ``reach`` is the oracle's solved share of the tasks tried; ``rates`` the shared agent's, by round."""
+    """One of the clients' worlds. ``reach`` is the oracle's solved share of the tasks tried; ``rates`` the shared agent's, by round;
+    ``trained`` counts clients that have trained, ``silent`` those of them that never had a training episode that succeeded."""
 
     world: str
     clients: Sequence[str]
     reach: float | None
     rates: Sequence[Rate]
+    trained: int = 0
+    silent: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,15 @@ def read_worlds(history: History) -> Worlds:
     tried: dict[str, list[tuple[int, int]]] = {}
     for reach in proof.get("reach") or []:
         tried.setdefault(str(reach["world"]), []).append((int(reach["solved"]), int(reach["tried"])))
-    lines = [WorldLine(name, residents.get(name, []), _share(tried.get(name, [])), measured.get(name, [])) for name in names]
+    best: dict[str, float] = {}
+    for record in history.clients:
+        if (success := as_number(record.get("success"))) is not None:
+            best[str(record["client"])] = max(success, best.get(str(record["client"]), 0.0))
+    lines = []
+    for name in names:
+        trained = [client for client in residents.get(name, []) if client in best]
+        silent = sum(best[client] == 0 for client in trained)
+        lines.append(WorldLine(name, residents.get(name, []), _share(tried.get(name, [])), measured.get(name, []), len(trained), silent))
     means = _means(lines)
     return Worlds(
         lines=lines,

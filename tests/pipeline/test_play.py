@@ -179,6 +179,7 @@ SHOP = ["search[<your query>]", "click[search]", "click[b0abc]"]
         ("click[b0xyz]", SHOP, "webshop", "", "did you mean 'click[b0abc]'"),
         ("search[x y]", SHOP, "webshop", "search[x y]", ""),
         ("red shoes", ["click[back to search]"], "webshop", "", "no search bar"),
+        ("search", ["click[back to search]", "click[next >]"], "webshop", "click[back to search]", ""),
     ],
 )
 def test_what_a_person_means(text: str, actions: list[str], world: str, action: str, problem: str) -> None:
@@ -193,13 +194,23 @@ def test_what_a_person_means(text: str, actions: list[str], world: str, action: 
 
 def test_a_won_episode_ends_with_its_reward_parts() -> None:
     world = DoorWorld()
-    text = shown(Choice(world, (("default", Variant()),), world.tasks("heldout")), "look", "2", "turn left", "turn right")
+    text = shown(Choice(world, (("default", Variant()),), world.tasks("heldout")), "l", "2", "turn left", "turn right")
+    assert "3 turns at most" in text
     assert "Nothing happens. [turn right]" in text
     assert "success in default: the episode is complete" in text
     assert "score 1, reward 10, 2 steps" in text
     assert "speed" in text
     assert "0.25" in text
     assert "This task is over" in text
+
+
+def test_an_action_that_the_world_offers_comes_before_a_word_of_the_program() -> None:
+    world = DoorWorld()
+    choice = Choice(world, (("default", Variant()),), world.tasks("heldout"), note="Mind the step.")
+    text = shown(choice, "look", "turn left")
+    assert "Nothing happens. [look]" in text
+    assert "score 1, reward 10, 2 steps" in text
+    assert "Mind the step." in text
 
 
 def test_the_step_limit_ends_an_episode_and_the_next_task_starts_afresh() -> None:

@@ -121,6 +121,20 @@ def test_closing_twice_and_records_without_numbers_are_fine() -> None:
     assert "held-out after round 1 in lookalike: --" in stream.getvalue()
 
 
+def test_where_worlds_differ_the_mean_over_clients_in_their_own_comes_last() -> None:
+    stream = io.StringIO()
+    homes = {"c000": "rank:invert", "c001": "rank:shuffle", "c002": "rank:shuffle", "c003": "default"}
+    with Progress({"homes": homes, "worlds": ["rank:invert", "rank:shuffle"]}, stream, Clock(), environ={}) as progress:
+        for world, success in (("default", 0.8), ("rank:invert", 0.02), ("rank:shuffle", 0.4)):
+            progress.evaluation({"kind": "evaluation", "round": 2, "world": world, "success": success, "mode": "sampled", "n": 100})
+        progress.evaluation({"kind": "evaluation", "round": 2, "world": "rank:shuffle", "client": "c001", "success": 0.9})
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("held-out after round 2 in the unperturbed world: 80.0%")
+    # (0.02 + 2 x 0.4 + 0.8) / 4
+    assert lines[-1] == "held-out after round 2, mean over 4 clients in their own worlds: 40.5%, worst world rank:invert: 2.0%"
+    assert len(lines) == 4
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.84, "0.8 s"), (42.4, "42 s"), (59.6, "1:00"), (185, "3:05"), (7385, "2:03:05"), (9.97, "10 s")]
 )

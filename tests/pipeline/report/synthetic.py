@@ -127,6 +127,13 @@ def records(rounds: int = ROUNDS, end: bool = True) -> list[dict[str, Any]]:
     return written
 
 
+def write(folder: Path, *lines: dict[str, object]) -> Path:
+    with RunLog(folder / "metrics.jsonl") as log:
+        for record in lines:
+            log.write(record)
+    return folder
+
+
 def write_run(folder: Path, rounds: int = ROUNDS, end: bool = True, episodes: bool = True) -> Path:
     """A run folder as a run of ``rounds`` leaves it."""
     ticks = clock()

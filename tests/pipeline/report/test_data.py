@@ -6,15 +6,7 @@ import pytest
 
 from pipeline.errors import DataError
 from pipeline.report.data import read_report
-from pipeline.runlog import RunLog
-from tests.pipeline.report.synthetic import evaluation, records, round_record, write_run
-
-
-def write(folder: Path, *lines: dict[str, object]) -> Path:
-    with RunLog(folder / "metrics.jsonl") as log:
-        for record in lines:
-            log.write(record)
-    return folder
+from tests.pipeline.report.synthetic import evaluation, records, round_record, write, write_run
 
 
 def test_the_headline_is_the_first_and_the_last_held_out_evaluation(tmp_path: Path) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.report.data import read_report
+from pipeline.report.page import render
 from pipeline.report.worlds import read_worlds
-from pipeline.report.worlds_section import worlds_section
+from pipeline.report.worlds_section import own_worlds_tile, worlds_section
 from pipeline.runlog import History
-from tests.pipeline.report.synthetic import evaluation
+from tests.pipeline.report.synthetic import evaluation, write
 
 HOMES = {"c000": "rank_wrapper:control", "c001": "rank_wrapper:invert", "c002": "rank_wrapper:invert"}
-START = {
+START: dict[str, Any] = {
     "plan": {
         "worlds_per_client": HOMES,
         "proof": {
@@ -64,6 +70,41 @@ def test_the_section_escapes_and_names_the_worst_world() -> None:
     assert "a<b" not in html
     assert "worst world" in html
     assert "20.0%" in html
+
+
+def test_the_headline_is_the_mean_over_clients_in_their_own_worlds(tmp_path: Path) -> None:
+    tile = own_worlds_tile(read_worlds(history()))
+    assert "Mean over clients, each in its own world" in tile
+    assert '16.7% <span class="arrow">→</span> 40.0%' in tile
+    assert "after round 5, 3 clients" in tile
+    assert "worst world rank_wrapper:invert: 20.0%" in tile
+    trained = [{"kind": "client", "round": 1, "client": "c001", "success": 0.5, "episodes": 64}]
+    start = {"kind": "start", "plan": {**START["plan"], "categories_per_client": {"c001": {"shoes": 30, "tents": 10}}}}
+    page = render(read_report(write(tmp_path, start, *trained, *history().evaluations)))
+    assert page.index("Mean over clients, each in its own world") < page.index("Held-out success, unperturbed world, sampled")
+    assert page.index('id="worlds"') < page.index('id="success"')
+    assert "shoes 75%" in page
+    assert "<td" in page[page.index("rank_wrapper:invert", page.index('id="clients"')) - 40 :][:80]
+
+
+def test_a_world_without_any_training_success_is_named() -> None:
+    clients = [
+        {"kind": "client", "round": 1, "client": "c001", "success": 0.0},
+        {"kind": "client", "round": 1, "client": "c000", "success": 0.1},
+        {"kind": "client", "round": 2, "client": "c000", "success": 0.0},
+    ]
+    worlds = read_worlds(replace(history(), clients=clients))
+    assert [(line.trained, line.silent) for line in worlds.lines] == [(1, 0), (1, 1)]
+    html = worlds_section(worlds, "", "")
+    assert "In rank_wrapper:invert (1 clients) no training episode succeeded" in html
+    assert "rank_wrapper:control (" not in html
+
+
+def test_worlds_that_rank_nothing_show_no_hits() -> None:
+    assert "Hits in common" in worlds_section(read_worlds(history()), "", "")
+    worlds = read_worlds(history())
+    quiet = replace(worlds, differences=[{"first": "a", "second": "b", "jaccard": 1.0, "top1": 0.0, "replies": 0.5}])
+    assert "Hits in common" not in worlds_section(quiet, "", "")
 
 
 def test_alike_worlds_make_no_section() -> None:
