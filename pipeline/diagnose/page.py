@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.diagnose.diagnosis import Diagnosis
-from pipeline.diagnose.table import percent, ranged, test_facts
+from pipeline.diagnose.table import GUESSING, percent, ranged, test_facts
 from pipeline.report.chart import Chart, Point, Series, line_chart
 from pipeline.report.document import attribute, both_widths, document, empty, facts, row, section, table
 
@@ -167,7 +167,7 @@ def _reading(found: Diagnosis) -> str:
     legend = '<p class="legend">' + "".join(_key(series) for series in chart.series) + "</p>"
     note = (
         "A text classifier, on tasks that it was not fitted to; the same actions in every world, so that only what is seen can tell. "
-        "Shading is the 95 % interval over tasks."
+        "Shading is the 95 % interval over tasks." + (f" {GUESSING}" if found.verdict.kind == "felt" else "")
     )
     drawn = both_widths(line_chart(chart, 940, 280), line_chart(chart, 350, 240))
     return section("reading", title, f'{legend}{drawn}<p class="note">{escape(note)} {_csv("reading")}</p>')

@@ -218,8 +218,8 @@ def _tasks(evidence: Evidence) -> str:
     if side.differ:
         return (
             f"What the clients ask differs (chi-square of a client's category mix from that of all clients {spread.mean:.2f} on average, "
-            f"{spread.worst:.2f} for {spread.client}; factor of the task bound {spread.factor:.2f}), but it stands in the prompt and can be "
-            "read."
+            f"{spread.worst:.2f} for {spread.client}; factor of the task bound {spread.factor:.2f}), but it stands in the prompt and can "
+            "be read."
         )
     return "The clients' mixtures of categories do not differ by more than chance."
 
