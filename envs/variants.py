@@ -27,7 +27,7 @@ Stage = Literal["content", "encoding", "matching", "rendering", "dynamics"]
 
 Option = bool | int | float | str
 
-_TEXT = re.compile(r"(?P<family>[a-z][a-z0-9_]*)(:(?P<member>[A-Za-z0-9_]+))?(@(?P<severity>[0-9.]+))?(\+(?P<reveal>[a-z]+))?")
+_TEXT = re.compile(r"(?P<family>[a-z][a-z0-9_]*)(:(?P<member>[A-Za-z0-9_]+))?(@(?P<severity>-?[0-9.]+))?(\+(?P<reveal>[a-z]+))?")
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,11 @@ def _pairs(found: Diagnosis) -> str:
     note = "Distances are total variation at states that both worlds reach; brackets are 95 % intervals over tasks."
     if len(found.pairs) > PAIRS_SHOWN:
         note += f" The first {PAIRS_SHOWN} of {len(found.pairs)} pairs; the CSV file has all."
-    return section("pairs", "Three escape hatches, pair by pair", f'{table(head, rows)}<p class="note">{escape(note)} {_csv("pairs")}</p>')
+    return section(
+        "pairs",
+        "Three escape hatches, pair by pair",
+        f'<div class="scroll">{table(head, rows)}</div><p class="note">{escape(note)} {_csv("pairs")}</p>',
+    )
 
 
 def _tests(found: Diagnosis) -> str:
@@ -245,7 +249,9 @@ def _homes(found: Diagnosis) -> str:
         )
         for number, home in enumerate(found.homes, start=1)
     ]
-    return section("worlds", "Worlds", table(["World", "Clients", "For instance", "Oracle solves", "Draws"], rows))
+    return section(
+        "worlds", "Worlds", f'<div class="scroll">{table(["World", "Clients", "For instance", "Oracle solves", "Draws"], rows)}</div>'
+    )
 
 
 def _measured(found: Diagnosis) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pipeline.report.tale.groups import ALGORITHMS, Group, Plain
 from pipeline.report.tale.story import Story
 from pipeline.report.tale.widgets import plain_label
+from pipeline.reproduce.arms import PLAYS
 from pipeline.theory import floor, memory_gap, swap_gaps
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def hatches(story: Story) -> Figure:
     return _dots(rows)
 
 
-def bandit(story: Story, algorithm: str = "grpo", plays: int = 4) -> Figure:
+def bandit(story: Story, algorithm: str = "grpo", plays: int = PLAYS["memory"]) -> Figure:
     """What the worst of two clients loses, trained, beside the exact floors of a blind policy and of one that remembers its ``plays``."""
     figure, axes = _new(3.6)
     deltas = [place / 50 for place in range(51)]

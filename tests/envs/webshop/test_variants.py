@@ -176,6 +176,7 @@ def test_making_is_cheap_and_what_is_kept_is_bounded(generated_world: WebShopWor
         ("field_subset:nam", "did you mean 'name'"),
         ("checkout:descripton", "did you mean 'description'"),
         ("checkout:description@1.5", "allowed: 0 to 1"),
+        ("checkout:description@-1", "allowed: 0 to 1"),
         ("checkout:description+nam", "did you mean 'name'"),
         ("lookalike:colour", "did you mean 'color'"),
     ],
