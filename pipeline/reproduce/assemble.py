@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.reproduce.arms import EASY_TURNS, LABELS, ArmSpec
-from pipeline.reproduce.results import SCHEMA, Missing, Results, parse_results
+from pipeline.reproduce.results import NOT_RUN, SCHEMA, Missing, Results, parse_results
 from pipeline.reproduce.store import Store
 from pipeline.reproduce.trials import Trial, decisive
 from pipeline.runlog import utc_now
@@ -60,7 +60,7 @@ def assemble(store: Store, plan: Plan) -> Results:
             if outcome is not None and outcome.done:
                 done[arm.name, seed] = outcome.numbers
             else:
-                left_out = "not run yet" if arm.name in chosen else "left out by --only"
+                left_out = NOT_RUN if arm.name in chosen else "left out by --only"
                 missing.append(Missing(arm.name, seed, f"failed: {outcome.error}" if outcome is not None else left_out))
     rows = [_row(Trial(arm, seed), store, done) for arm in plan.arms for seed in range(plan.seeds) if (arm.name, seed) in done]
     return parse_results(

@@ -32,7 +32,7 @@ def add_reproduce_parser(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("what", choices=TALES, help="what to reproduce")
     parser.add_argument("--seeds", type=int, metavar="N", help=f"independent seeds of every arm (default: {SEEDS}, with --quick 1)")
-    parser.add_argument("--quick", action="store_true", help="fewer arms at a smaller budget: about ten minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer arms, one seed: about ten minutes")
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="where everything is kept (default: runs/tale, with --quick runs/tale-quick)"
     )
@@ -61,7 +61,44 @@ def run_reproduce(args: argparse.Namespace) -> int:
     if not trials:
         raise ConfigError(f"none of the chosen arms can be run here: {next(iter(plan.skipped.values()))}")
     store.prepare(bool(args.resume))
+    keep_results(plan, store)
     return reproduce(plan, store, trials, workers)
+
+
+def keep_results(plan: Plan, store: Store) -> None:
+    """Refuse to write results over others that have more. Arms that the tale no longer has, or has otherwise, do not count.
+
+    Raises ``ConfigError``, and ``DataError`` for a results file that cannot be read.
+    """
+    from pipeline.reproduce.arms import tale
+    from pipeline.reproduce.results import load_results
+    from pipeline.reproduce.trials import Trial
+
+    if not store.results.exists():
+        return
+    there = load_results(store.results)
+    keys = {(arm.name, seed): Trial(arm, seed).key for arm in plan.arms for seed in range(plan.seeds)}
+    known = {arm.name for arm in tale()}
+    same = _settings(there.command) == _settings(plan.command)
+    lost = [arm for arm in there.arms if arm.name in known and (arm.name, arm.seed) not in keys]
+    lost += [] if same else [arm for arm in there.arms if keys.get((arm.name, arm.seed), arm.key) != arm.key]
+    if lost:
+        raise ConfigError(
+            f"{store.results} holds {len(lost)} trials that this command line would leave out, for instance {lost[0].name}, seed "
+            f"{lost[0].seed}: it was made by `{there.command}`; add --resume to that, or choose another --out"
+        )
+
+
+def _settings(command: str) -> list[str]:
+    """The settings on a command line of ``make_plan``, without what only chooses arms and seeds."""
+    words, found = shlex.split(command)[3:], []
+    while words:
+        word = words.pop(0)
+        if word in ("--seeds", "--only"):
+            del words[:1]
+        elif word != "--quick":
+            found.append(word)
+    return found
 
 
 def _seeds(args: argparse.Namespace) -> int:
@@ -164,5 +201,4 @@ def reproduce(plan: Plan, store: Store, trials: Sequence[Trial], workers: int) -
     if stopped:
         print("stopped; --resume goes on where it was left", file=sys.stderr)
         return 130
-    failed = [gap for gap in results.missing if gap.reason.startswith("failed")]
-    return 1 if failed else 0
+    return 1 if any(gap.wanted for gap in results.missing) else 0

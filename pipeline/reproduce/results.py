@@ -94,11 +94,11 @@ class Arm:
     worlds; ``control`` in the unperturbed one; ``floor`` the mean over worlds that the best shared policy reaches when it does each
     world's work as well as the uniform arm does (None: not computed); ``kind`` says whether that lies below what clients could reach
     (``floor``) or not (``slack``); ``after_local`` the last round's clients with their own parameters, each in its own world; ``alone``
-    mean over worlds of what clients trained alone there reach. ``settings`` are the dotted settings that make the arm, ``key`` their hash.
+    mean over those worlds in which a client was trained alone. ``settings`` are the dotted settings that make the arm, ``key`` their hash.
     ``versus`` names the arm it is meant to be compared with, ``twist`` what a control changes (``mixture``, ``same_world``, ``window``,
-    ``prox``, ``batch``, ``memory``; empty for plain arms). ``n_eval`` is the number of held-out tasks per world. Bandits: ``delta``
-    between the worlds, ``worst_gap`` what the worst client loses to its own optimum in mean reward, ``floor_gap`` the least that any
-    shared policy must lose there. ``bound``: the task bound factor sqrt(1 + chi^2) of the worst client.
+    ``prox``, ``batch``, ``memory``, ``long``, ``alone``; empty for plain arms). ``n_eval`` is the number of held-out tasks per world.
+    Bandits: ``delta`` between the worlds, ``worst_gap`` what the worst client loses to its own optimum in mean reward, ``floor_gap`` the
+    least that any shared policy must lose there. ``bound``: the task bound factor sqrt(1 + chi^2) of the worst client.
     """
 
     name: Text
@@ -144,6 +144,9 @@ class Arm:
         return asdict(self)
 
 
+NOT_RUN = "not run yet"
+
+
 @dataclass(frozen=True)
 class Missing:
     """An arm and seed that the file should hold and does not."""
@@ -152,6 +155,11 @@ class Missing:
     seed: Count | None
     reason: Text
     __pydantic_config__ = _STRICT
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it was to be run and was not, or failed; else it was left out on purpose or cannot be run here."""
+        return self.reason == NOT_RUN or self.reason.startswith("failed")
 
     @property
     def text(self) -> str:

@@ -71,7 +71,7 @@ class Running:
 
 @dataclass
 class State:
-    """Where a reproduction stands. ``seconds`` is when ``now`` is, of the clock that ``began`` is of."""
+    """Where a reproduction stands. ``began`` and ``now`` are of the same clock, ``left`` is in seconds."""
 
     total: int
     done: int = 0

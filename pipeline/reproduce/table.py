@@ -29,6 +29,8 @@ def results_table(results: Results, width: int = WIDTH) -> str:
     seeds = sorted({arm.seed for arm in results.arms})
     console.print(f"{len(results.arms)} trials, seeds {', '.join(map(str, seeds)) or 'none'}; {results.machine}; {results.date}")
     console.print(f"command: {results.command}")
+    if any(arm.family == "task" for arm in results.arms):
+        console.print("Bound factor: sqrt(1 + chi-square) of the worst client's task mix, by which what it can lose may grow (theorem 2).")
     console.print(
         "Success in % at the end of training: mean over seeds [95 % t interval over seeds]; with one seed (Wilson's interval of its "
         "tasks). A difference is paired by seed, in points."
@@ -47,7 +49,7 @@ def results_table(results: Results, width: int = WIDTH) -> str:
 def _family(family: str, arms: Sequence[Arm], everything: Sequence[Arm]) -> Table:
     table = Table(title=TITLES[family], title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     bandit = family == "bandit"
-    more = ["worst client loses", "at least"] if bandit else ["control", "after local", "alone"]
+    more = {"bandit": ["worst client loses", "at least"], "task": ["bound factor"]}.get(family, ["control", "after local", "alone"])
     for place, name in enumerate(("arm", "", "seeds", "own worlds", "worst world", *more, "shared policy", "against")):
         table.add_column(name, justify="left" if place < 2 or name == "against" else "right", no_wrap=place == 0)
     for name in dict.fromkeys(arm.name for arm in arms):
@@ -56,6 +58,9 @@ def _family(family: str, arms: Sequence[Arm], everything: Sequence[Arm]) -> Tabl
         cells = [name, first.label, str(len(own)), _rate(own, "mean_worlds"), _rate(own, "worst_world")]
         if bandit:
             cells += [_mean(own, "worst_gap"), _mean(own, "floor_gap")]
+        elif family == "task":
+            bound = over_seeds([arm.bound for arm in own], boot=False)
+            cells.append("" if bound is None else f"{bound.mean:.2f}")
         else:
             cells += [_rate(own, "control"), _mean(own, "after_local"), _mean(own, "alone")]
         floor = _mean(own, "floor")

@@ -105,6 +105,11 @@ function summaryAt(g, metric, round) {
   });
   return found;
 }
+// What to follow over rounds: held-out success where it was measured between start and end, else that of the round's training episodes.
+function followed(...groups) {
+  const between = groups.filter(known).some((g) => (g.curve.metrics.mean_worlds?.mean.filter(known).length ?? 0) > 2);
+  return between || !groups.filter(known).some((g) => g.curve.metrics.train) ? "mean_worlds" : "train";
+}
 function limitLine(limit, from, to, name = "best any shared policy could do") {
   return { x: [from, to], y: [limit, limit], mode: "lines", name, line: { color: ink("ink"), dash: "dash", width: 1.6 }, hoverinfo: "skip" };
 }

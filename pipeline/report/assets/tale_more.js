@@ -47,7 +47,7 @@ if (page.widgets.bandit) {
     });
     w.say(tiles([
       ["floor δ/2", (d / 2).toFixed(2), "limit"], ...kinds.filter((k) => Object.keys(k.arms).length).map((k) => [k.label, gap(here(k.key)), k.key === kind ? "on" : ""]),
-    ]), sentence("The gap averaged over the two clients is δ/2 for every policy, good or bad, so only the worst client's gap is evidence."));
+    ]), sentence("The gap averaged over the two clients is δ/2 for every policy that has neither memory nor a cue, good or bad, so only the worst client's gap is evidence."));
   }
   function gap(s) {
     return s && known(s.mean) ? s.mean.toFixed(3) + (known(s.low) ? ` [${s.low.toFixed(3)}, ${s.high.toFixed(3)}]` : "") : "not measured";
@@ -142,7 +142,7 @@ if (page.widgets.cost) {
     const { what, family } = w.state, whole = family === "all";
     const lines = whole
       ? families.map((f) => ({ label: f.label, of: (key) => f.groups.map((id) => (group(id).cost[key] ?? 0) * group(id).cost.runs).reduce((a, b) => a + b, 0) }))
-      : families.find((f) => f.key === family).groups.map((id) => ({ label: group(id).short, of: (key) => group(id).cost[key] ?? 0 }));
+      : families.find((f) => f.key === family).groups.map((id) => ({ label: group(id).title, of: (key) => group(id).cost[key] ?? 0 }));
     const parts = what === "time" ? PHASES : [[what, what === "tokens" ? "tokens read and written" : "bytes exchanged", "c0"]];
     const y = lines.map((l, i) => i);
     const minutes = what === "time" && whole;

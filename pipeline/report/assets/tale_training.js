@@ -11,7 +11,8 @@ if (page.widgets.uniform) {
   const worlds = w.spec.worlds;
   w.choice("world", "World", worlds.map((x) => ({ key: x.key, label: x.label, missing: !Object.keys(x.algorithms).length })));
   w.choice("algorithm", "Algorithm", algorithmChoices((key) => worlds.some((x) => x.algorithms[key])));
-  w.choice("metric", "Success on", [{ key: "mean_worlds", label: "held-out tasks" }, { key: "train", label: "training episodes" }]);
+  w.choice("metric", "Success on", [{ key: "mean_worlds", label: "held-out tasks" }, { key: "train", label: "training episodes" }],
+    followed(...groupsOf(worlds.map((x) => Object.values(x.algorithms)).flat(2).map((a) => a.group))));
   const world = () => worlds.find((x) => x.key === w.state.world);
   const arms = () => world()?.algorithms[w.state.algorithm] ?? [];
   const rounds = () => Math.max(1, ...arms().map((a) => lastRound(group(a.group), w.state.metric)));
@@ -69,10 +70,10 @@ if (page.widgets.task) {
     const label = { near: "near-uniform", extreme: "extreme" };
     const style = (name) => ({ name: label[name], color: ink(name === "near" ? "c0" : "c1"), symbol: name === "near" ? "circle" : "square", dash: name === "near" ? "solid" : "dash" });
     const found = (name) => group(axis?.arms[name]?.[algorithm]);
-    const traces = [];
-    for (const name of [other, split]) if (found(name)) traces.push(...curve(found(name), "mean_worlds", { ...style(name), faint: name === other, legend: true }));
+    const traces = [], metric = followed(found("near"), found("extreme"));
+    for (const name of [other, split]) if (found(name)) traces.push(...curve(found(name), metric, { ...style(name), faint: name === other, legend: true }));
     draw("plot-task", traces, {
-      height: narrow() ? 300 : 340, showlegend: true, xaxis: { title: { text: "round" }, range: [-0.3, Math.max(1, lastRound(found("near"), "mean_worlds"), lastRound(found("extreme"), "mean_worlds")) + 0.5] },
+      height: narrow() ? 300 : 340, showlegend: true, xaxis: { title: { text: metric === "train" ? "round, training episodes" : "round" }, range: [-0.3, Math.max(1, lastRound(found("near"), metric), lastRound(found("extreme"), metric)) + 0.5] },
       yaxis: { ...rates },
     });
     const shown = axes.filter((a) => a.differences[algorithm]);
@@ -93,7 +94,7 @@ if (page.widgets.task) {
     const d = axis?.differences[algorithm];
     w.say(
       tiles([[`${axis?.label ?? ""}, near-uniform`, rate(found("near")?.values.mean_worlds)], [`${axis?.label ?? ""}, extreme`, rate(found("extreme")?.values.mean_worlds)],
-        ["extreme minus near-uniform", points(d)]]),
+        ["extreme minus near-uniform", points(d)], ["bound factor of the worst client", known(found("extreme")?.bound) ? found("extreme").bound.toFixed(2) : "not measured"]]),
       ...(axis?.published ?? []).map(sentence),
     );
   }
@@ -152,7 +153,8 @@ if (page.widgets.ladder) {
       yaxis: { tickvals: y, tickfont: { size: narrow() ? 11 : 12 }, ticktext: rows.map((r, i) => (i === rung ? `<b>${r.join("<br>")}</b>` : r.join("<br>"))), range: [list.length - 0.45, -0.55], showgrid: false },
       margin: { l: 60, r: 14, t: 6, b: 34 },
     });
-    const track = ["mean_worlds", "worst_world", "control"].includes(metric) ? metric : "mean_worlds";
+    const most = followed(...Object.values(here.arms).map(group));
+    const track = most === "mean_worlds" && ["worst_world", "control"].includes(metric) ? metric : most;
     const curves = [], longest = Math.max(1, ...Object.values(here.arms).map((id) => lastRound(group(id), track)));
     for (const name of page.algorithms.filter((a) => here.arms[a] !== undefined)) curves.push(...curve(group(here.arms[name]), track, {
       name: nameOf(name), color: ink(hueOf[name] ?? "c2"), dash: dashOf[name], symbol: symbolOf[name], faint: name !== algorithm, legend: true,
@@ -205,11 +207,12 @@ if (page.widgets.hatches) {
       yaxis: { tickvals: y, ticktext: shown.map((h) => (h === chosen ? `<b>${lines(h.label).join("<br>")}</b>` : lines(h.label).join("<br>"))), range: [shown.length - 0.4, -0.6], showgrid: false },
     });
     const a = group(chosen?.hatch[algorithm]), b = group(chosen?.twin[algorithm]), curves = [];
-    if (b) curves.push(...curve(b, "mean_worlds", { name: "hidden twin", color: ink("c1"), symbol: "square", dash: "dash" }));
-    if (a) curves.push(...curve(a, "mean_worlds", { name: "with the hatch", color: ink("c0") }));
-    const longest = Math.max(1, lastRound(a, "mean_worlds"), lastRound(b, "mean_worlds"));
+    const track = followed(a, b);
+    if (b) curves.push(...curve(b, track, { name: "hidden twin", color: ink("c1"), symbol: "square", dash: "dash" }));
+    if (a) curves.push(...curve(a, track, { name: "with the hatch", color: ink("c0") }));
+    const longest = Math.max(1, lastRound(a, track), lastRound(b, track));
     if (b && known(b.floor)) curves.push(limitLine(b.floor, 0, longest, "limit of the hidden twin"));
-    draw("plot-hatches-curve", curves, { height: 330, showlegend: true, xaxis: { title: { text: "round" }, range: [-0.3, longest + 0.5] }, yaxis: { ...rates } });
+    draw("plot-hatches-curve", curves, { height: 330, showlegend: true, xaxis: { title: { text: `round, ${METRICS[track]}` }, range: [-0.3, longest + 0.5] }, yaxis: { ...rates } });
     w.say(
       element("p", {}, element("b", { textContent: chosen?.label ?? "" }), ` ${chosen?.caption ?? ""}`),
       tiles([["hidden twin", rate(b?.values.mean_worlds)], ["with the hatch", rate(a?.values.mean_worlds)], ["difference", points(chosen?.differences[algorithm])]]),

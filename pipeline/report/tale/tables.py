@@ -76,13 +76,13 @@ def _summary(summary: Summary | None) -> str:
 
 def arms_csv(groups: Sequence[Group]) -> Plain:
     """All numbers of all arms; rates in [0, 1]."""
-    columns = ["arm", "name", "family", "variant", "severity", "algorithm", "mode", "seeds", "heldout_episodes", "limit", "kind"]
+    columns = ["arm", "name", "family", "variant", "severity", "algorithm", "mode", "seeds", "heldout_episodes", "limit", "kind", "bound"]
     for key in VALUES:
         columns += [key, f"{key}_low", f"{key}_high", f"{key}_bootstrap_low", f"{key}_bootstrap_high"]
     rows = []
     for group in groups:
         values: list[object] = [group.label, *(group.first.get(k) for k in ("name", "family", "variant", "severity", "algorithm", "mode"))]
-        values += [" ".join(map(str, group.seeds)), group.n, group.floor, group.kind]
+        values += [" ".join(map(str, group.seeds)), group.n, group.floor, group.kind, group.first.get("bound")]
         for key in VALUES:
             s = group.values.get(key)
             values += [s.mean, s.low, s.high, s.boot_low, s.boot_high] if s else [None] * 5

@@ -24,7 +24,6 @@ FAMILIES: Mapping[str, str] = {
 AXES: Mapping[str, str] = {"preference": "preference", "coverage": "coverage", "hardness": "hardness", "joint": "all three at once"}
 WORLDS = {"webshop": "WebShop", "alfworld": "ALFWorld"}
 BANDITS = {"hidden": "hidden", "memory": "hidden, with memory", "revealed": "revealed by a cue"}
-PUBLISHED_VARIANTS = tuple(dict.fromkeys(c.variant for c in ENVIRONMENT))
 
 
 @dataclass
@@ -108,10 +107,13 @@ def _uniform(groups: Sequence[Group]) -> tuple[Plain | None, list[str]]:
             arms = [g for g in found if g.text("algorithm") == algorithm]
             arms.sort(key=lambda g: ("federated", "centralized", "local").index(g.text("mode")))
             algorithms[algorithm] = [{"mode": g.text("mode"), "label": _mode_label(g, arms), "group": g.id} for g in arms]
-            federated = next((g for g in arms if g.text("mode") == "federated"), None)
-            others = [g for g in arms if g.text("mode") != "federated"]
-            made = [difference(federated, g, label=f"federated minus {_mode_label(g, arms)}") for g in others]
-            differences[algorithm] = [d for d in made if d]
+            differences[algorithm] = []
+            for twist in dict.fromkeys(g.text("twist") for g in arms):
+                alike = [g for g in arms if g.text("twist") == twist]
+                federated = next((g for g in alike if g.text("mode") == "federated"), None)
+                others = [g for g in alike if g.text("mode") != "federated"]
+                made = [difference(federated, g, label=f"federated minus {_mode_label(g, arms)}") for g in others]
+                differences[algorithm] += [d for d in made if d]
         worlds.append(
             {"key": key, "label": label, "algorithms": algorithms, "differences": differences, "published": _published_uniform(key)}
         )
@@ -125,10 +127,11 @@ def _uniform(groups: Sequence[Group]) -> tuple[Plain | None, list[str]]:
 
 
 def _mode_label(g: Group, arms: Sequence[Group]) -> str:
-    """The mode; where several arms share it, which one."""
-    mode, label = g.text("mode"), plain_label(g.label)
-    alone = sum(a.text("mode") == mode for a in arms) == 1
-    return mode if alone else label if label.startswith(mode) else f"{mode}, {label}"
+    """The mode; where several arms of the same length share it, which one."""
+    mode, label, twist = g.text("mode"), plain_label(g.label), g.text("twist")
+    alone = sum(a.text("mode") == mode and a.text("twist") == twist for a in arms) == 1
+    told = mode if alone else label if label.startswith(mode) else f"{mode}, {label}"
+    return f"{told}, longer" if twist == "long" else told
 
 
 def _algorithm(name: str) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from envs.base import Task
+from envs.variants import DEFAULT
 from pipeline.errors import ConfigError
+from pipeline.heterogeneity import set_up
 from pipeline.reproduce.arms import DELTAS, LABELS, RUNGS, SHOP, ArmSpec, tale
 from pipeline.reproduce.trials import Trial, changed, chosen, in_order
 from pipeline.schedule import Schedule, sample_clients
@@ -41,7 +43,8 @@ def test_all_parts_of_the_tale_are_there() -> None:
         return [arm for arm in ARMS if arm.family == family and arm.algorithm == algorithm]
 
     for algorithm in ("grpo", "ppo"):
-        assert sorted(arm.mode for arm in of("uniform", algorithm)) == ["centralized", "federated", "local", "local", "local"]
+        plain = [arm.mode for arm in of("uniform", algorithm) if not arm.twist]
+        assert sorted(plain) == ["centralized", "federated", "local", "local", "local"]
     assert {(arm.variant, arm.severity) for arm in of("task")} >= {
         (axis, end) for axis, end in (("preference", 0.95), ("coverage", 0.9), ("hardness", 0.95), ("joint", 0.95), ("joint", 0.05))
     }
@@ -53,11 +56,19 @@ def test_all_parts_of_the_tale_are_there() -> None:
     for rung in ladder:
         ppo = BY_NAME[f"{rung.name}-ppo"].settings
         assert {n: ppo[n] for n in same} == {n: BY_NAME["rank"].settings[n] for n in same}, "same tasks, same budget"
-    assert {arm.twist for arm in ARMS} >= {"mixture", "same_world", "alone", "window", "prox", "batch", "memory"}
+    assert {arm.twist for arm in ARMS} >= {"mixture", "same_world", "alone", "window", "prox", "batch", "memory", "long"}
     assert {arm.reveal for arm in of("escape")} >= {"none", "name", "cue", "hint"}
     assert {arm.delta for arm in of("bandit")} == set(DELTAS) == {arm.delta for arm in of("bandit", "ppo")}
     assert len(of("alfworld")) >= 3
     assert {arm.family for arm in tale(quick=True)} == {"uniform", "task", "environment", "escape", "bandit"}
+
+
+@pytest.mark.parametrize("name", ["catalog", "hid2buy4", "rank", "field", "buy4", "catalog-published", "escape-off-path"])
+def test_every_world_of_the_clients_is_measured(name: str) -> None:
+    """A mean over clients of which some live in worlds that nobody measured is another number than its floor's."""
+    made = set_up(Trial(BY_NAME[name], 0).config())
+    worlds = {world for world in made.assignment.names.values() if world != DEFAULT}
+    assert len(worlds) <= made.config.evaluation.worlds
 
 
 def test_equal_episodes_under_both_algorithms() -> None:

@@ -17,10 +17,11 @@ import pytest
 from pipeline.cli import main
 from pipeline.reproduce.arms import tale
 from pipeline.reproduce.display import Screen
-from pipeline.reproduce.results import load_results
+from pipeline.reproduce.results import Missing, load_results, save_results
 from pipeline.reproduce.runner import Running, State
 from pipeline.reproduce.store import Outcome, Store, Underway
 from pipeline.reproduce.trials import Trial
+from tests.pipeline.reproduce.synthetic import synthetic_results
 
 WRONG = {
     "no such tale": (["fable"], 2, "invalid choice: 'fable'"),
@@ -49,6 +50,29 @@ def test_a_folder_that_was_begun_needs_resume(tmp_path: Path, capsys: pytest.Cap
     Store(tmp_path).prepare(resume=False)
     assert main(["reproduce", "tale", "--quick", "--out", str(tmp_path)]) == 2
     assert "--resume continues it, or choose another --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [(["--seeds", "1"], "uniform, seed 1"), (["--quick"], "central-ppo, seed 0"), (["--learner.lr", "1e-4"], "uniform, seed 0")],
+)
+def test_resuming_does_not_write_over_results_that_have_more(
+    words: list[str], lost: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(tmp_path)
+    store.prepare(resume=False)
+    save_results(synthetic_results(seeds=(0, 1)), store.results)
+    before = store.results.read_bytes()
+    assert main(["reproduce", "tale", "--resume", "--out", str(tmp_path), *words]) == 2
+    told = capsys.readouterr().err
+    assert f"for instance {lost}" in told
+    assert "it was made by `fedagent reproduce tale --seeds 3`; add --resume to that, or choose another --out" in told
+    assert store.results.read_bytes() == before
+
+
+def test_what_was_to_be_run_and_was_not_is_no_success() -> None:
+    reasons = {"not run yet": True, "failed: no engine": True, "left out by --only": False, "needs the ALFWorld engine": False}
+    assert {reason: Missing("a", 0, reason).wanted for reason in reasons} == reasons
 
 
 def test_dry_run_lists_arms_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,94 @@
+"""The tale's table and figure in README.md, from the committed results: nothing is trained here.
+
+``python -m tests.benchmarks tale`` prints the table; ``python -m tests.benchmarks.bench_tale FILE.png`` draws the ladder as well.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pipeline.reproduce.arms import RUNGS
+from pipeline.reproduce.results import Arm, Results, load_results
+from pipeline.reproduce.statistics import Summary, by_seed, difference, over_seeds
+
+RESULTS = Path(__file__).parents[2] / "notebooks" / "results" / "tale.json"
+COMPARED = (
+    ("federated, against centralized", "uniform", "central"),
+    ("the same after twice the rounds", "uniform-long", "central-long"),
+    ("federated, against local (client 0)", "uniform", "local-0"),
+    ("category mixes, extreme against near-uniform", "preference-extreme", "preference-near"),
+    ("numbers of tasks, extreme against near-uniform", "coverage-extreme", "coverage-near"),
+    ("shares of easy tasks, extreme against near-uniform", "hardness-extreme", "hardness-near"),
+    ("all three, extreme against near-uniform", "joint-extreme", "joint-near"),
+    ("four buttons, named on the page against hidden", "escape-hint", "buy4"),
+    ("four buttons, an arbitrary name or mark against hidden", "escape-name", "buy4"),
+)
+"""Words, arm and the arm that it stands against."""
+
+
+def markdown(results: Results) -> str:
+    """README's tables: differences first, then the ladder."""
+    return "\n".join([*_differences(results.arms), "", *_ladder(results.arms)])
+
+
+def _differences(arms: Sequence[Arm]) -> Iterator[str]:
+    yield "| difference in points, paired by seed [95 % t interval] | GRPO | PPO |"
+    yield "|---|---|---|"
+    for words, name, versus in COMPARED:
+        cells = [_points(difference(arms, f"{name}{end}", f"{versus}{end}")) for end in ("", "-ppo")]
+        yield f"| {words} | {' | '.join(cells)} |"
+
+
+def _ladder(arms: Sequence[Arm]) -> Iterator[str]:
+    yield "| worlds (success in %, mean over the clients' own) | GRPO | worst world | PPO | PPO - GRPO | best shared policy | alone |"
+    yield "|---|---|---|---|---|---|---|"
+    rungs = [("alike", "uniform"), *sorted(((rung.label, rung.name) for rung in RUNGS), key=lambda rung: -_mean_of(arms, rung[1]))]
+    for label, name in rungs:
+        cells = (
+            _rate(arms, name, "mean_worlds"),
+            _rate(arms, name, "worst_world", bare=True),
+            _rate(arms, f"{name}-ppo", "mean_worlds"),
+            _points(difference(arms, f"{name}-ppo", name)),
+            _rate(arms, name, "floor", bare=True),
+            _rate(arms, name, "alone", bare=True),
+        )
+        yield f"| {label} | {' | '.join(cells)} |"
+
+
+def _mean_of(arms: Sequence[Arm], name: str) -> float:
+    found = over_seeds(list(by_seed(arms, name).values()), boot=False)
+    return 0.0 if found is None else found.mean
+
+
+def _rate(arms: Sequence[Arm], name: str, metric: str, *, bare: bool = False) -> str:
+    found = over_seeds(list(by_seed(arms, name, metric).values()), boot=False)
+    if found is None:
+        return "-"
+    mean = f"{100 * found.mean:.1f}" if not bare else f"{100 * found.mean:.0f}"
+    return mean if bare or found.interval is None else f"{mean} [{100 * found.interval.low:.0f}, {100 * found.interval.high:.0f}]"
+
+
+def _points(found: Summary | None) -> str:
+    if found is None:
+        return "-"
+    mean = f"{100 * found.mean:+.1f}"
+    return mean if found.interval is None else f"{mean} [{100 * found.interval.low:+.0f}, {100 * found.interval.high:+.0f}]"
+
+
+def main(names: Sequence[str]) -> None:
+    """Print the tables; draw the ladder into the file that is named."""
+    results = load_results(RESULTS)
+    print(f"{results.command}; {results.date[:10]}; {results.machine}")
+    print(markdown(results))
+    for name in names:
+        from pipeline.report import figures
+        from pipeline.report.tale import source_of
+        from pipeline.report.tale.story import tell
+
+        figures.ladder(tell([source_of(results)])).savefig(name, dpi=130)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
