@@ -148,8 +148,8 @@ class Rung:
 RUNGS: Sequence[Rung] = (
     Rung("bm25", "search weighs words otherwise", "bm25_reweight", tier=2, ppo=False),
     Rung("catalog", "other products on sale", "catalog_split", more=EIGHT),
-    Rung("field", "search reads other texts", "field_subset"),
     Rung("lookalike", "look-alikes that miss a part", "lookalike", ppo=False),
+    Rung("field", "search reads other texts", "field_subset"),
     Rung("buy2", "one of two buttons buys", "checkout", "one_of", 2, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
     Rung(
         "recoverable",
@@ -162,7 +162,7 @@ RUNGS: Sequence[Rung] = (
     Rung("buy4", "one of four buttons buys", "checkout", "one_of", 4, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
     Rung("hid2buy4", "four buttons and hidden look-alikes", "checkout_lookalike", "one_of", more=EIGHT),
 )
-"""From near the ceiling down to collapse: same tasks, same budget."""
+"""From near the ceiling down to collapse, in the order in which they came out: same tasks, same budget."""
 
 PUBLISHED: Sequence[Rung] = tuple(
     Rung(f"{name}-published", f"{label}, as published", family, more={"world.variant.reference": True, **more}, tier=3, ppo=False)

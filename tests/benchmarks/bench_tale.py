@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.reproduce.arms import RUNGS
 from pipeline.reproduce.results import Arm, Results, load_results
-from pipeline.reproduce.statistics import Summary, by_seed, difference, over_seeds
+from pipeline.reproduce.statistics import Summary, by_seed, difference, over_seeds, paired
 
 RESULTS = Path(__file__).parents[2] / "notebooks" / "results" / "tale.json"
 COMPARED = (
@@ -26,11 +26,18 @@ COMPARED = (
     ("four buttons, an arbitrary name or mark against hidden", "escape-name", "buy4"),
 )
 """Words, arm and the arm that it stands against."""
+DRIFTS = (
+    ("cosine of two clients' updates", "cosine", 3),
+    ("divergence of two clients' policies, nats per token", "divergence", 4),
+    ("KL from the round's start, nats per token", "shift", 4),
+    ("share of clipped tokens", "clip_fraction", 4),
+)
+"""Words, measure and digits."""
 
 
 def markdown(results: Results) -> str:
     """README's tables: differences first, then the ladder."""
-    return "\n".join([*_differences(results.arms), "", *_ladder(results.arms)])
+    return "\n".join([*_differences(results.arms), "", *_ladder(results.arms), "", *_drift(results.arms)])
 
 
 def _differences(arms: Sequence[Arm]) -> Iterator[str]:
@@ -55,6 +62,39 @@ def _ladder(arms: Sequence[Arm]) -> Iterator[str]:
             _rate(arms, name, "alone", bare=True),
         )
         yield f"| {label} | {' | '.join(cells)} |"
+
+
+def _drift(arms: Sequence[Arm]) -> Iterator[str]:
+    """Means over rounds, then over the arms that both algorithms have; the difference is taken seed by seed."""
+    names = ["uniform", *(rung.name for rung in RUNGS if rung.ppo)]
+    yield "| how far a round's clients drift apart, mean over alike worlds and six rungs | GRPO | PPO | PPO - GRPO, paired |"
+    yield "|---|---|---|---|"
+    for words, measure, digits in DRIFTS:
+        both = [{seed: _drift_of(arms, names, end, seed, measure) for seed in _seeds(arms)} for end in ("", "-ppo")]
+        grpo, ppo = (over_seeds(list(values.values()), boot=False) for values in both)
+        gap = paired(both[1], both[0])
+        if grpo is None or ppo is None or gap is None:
+            continue
+        told = f"{gap.mean:+.{digits}f}"
+        if gap.interval is not None:
+            told += f" [{gap.interval.low:+.{digits}f}, {gap.interval.high:+.{digits}f}]"
+        yield f"| {words} | {grpo.mean:.{digits}f} | {ppo.mean:.{digits}f} | {told} |"
+
+
+def _seeds(arms: Sequence[Arm]) -> list[int]:
+    return sorted({arm.seed for arm in arms})
+
+
+def _drift_of(arms: Sequence[Arm], names: Sequence[str], end: str, seed: int, measure: str) -> float | None:
+    """The mean of a measure over rounds and arms under a seed; None where one of them is not there."""
+    means = []
+    for name in names:
+        points = [getattr(p, measure) for arm in arms if (arm.name, arm.seed) == (f"{name}{end}", seed) for p in arm.drift]
+        known = [point for point in points if point is not None]
+        if not known:
+            return None
+        means.append(sum(known) / len(known))
+    return sum(means) / len(means)
 
 
 def _mean_of(arms: Sequence[Arm], name: str) -> float:

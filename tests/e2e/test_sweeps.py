@@ -155,3 +155,20 @@ def test_a_trial_places_its_actors_in_its_own_group(tmp_path: Path) -> None:
     assert (trial["status"], trial["round"]) == ("finished", 1)
     stored = json.loads((tmp_path / "actors" / trial["name"] / "run" / "config.resolved.json").read_text())
     assert stored["resources"]["layout"] == "actors"
+
+
+def test_successive_halving_stops_trials_that_fall_behind(tmp_path: Path) -> None:
+    line = sweep_line(SPACE, *QUICK, "--asha", "--seeds=0,1", "--federation.rounds=8", "--tracking.mlflow=false", "--resources.cpus=2")
+    done = subprocess.run(
+        [*line, f"--run.dir={tmp_path}", "--run.name=halved"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    trials = json.loads((tmp_path / "halved" / "sweep.json").read_text())["trials"]
+    assert len(trials) == 8
+    rounds = {status: [trial["round"] for trial in trials if trial["status"] == status] for status in ("finished", "stopped")}
+    assert len(rounds["finished"]) + len(rounds["stopped"]) == len(trials)
+    assert rounds["finished"]
+    assert set(rounds["finished"]) == {8}
+    assert rounds["stopped"], "none fell behind"
+    assert all(1 <= round < 8 for round in rounds["stopped"])
