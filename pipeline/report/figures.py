@@ -68,9 +68,13 @@ def tasks(story: Story) -> Figure:
 
 
 def ladder(story: Story, which: str = "webshop", metric: str = "mean_worlds") -> Figure:
-    """The rungs from alike worlds to contradiction, each beside the best that any shared policy could do there."""
+    """The rungs from alike worlds to contradiction; a mark is the best that any shared policy could do, where worlds have a floor."""
     rungs = [r for one in story.widgets.get("ladder", {}).get("ladders", []) if one["key"] == which for r in one["rungs"]]
-    return _dots([(rung["label"], _groups(story, rung["arms"])) for rung in rungs], metric, {n: r["limit"] for n, r in enumerate(rungs)})
+    return _dots(
+        [(rung["label"], _groups(story, rung["arms"])) for rung in rungs],
+        metric,
+        {n: r["limit"] for n, r in enumerate(rungs) if r["kind"] == "floor"},
+    )
 
 
 def hatches(story: Story) -> Figure:

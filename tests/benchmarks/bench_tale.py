@@ -58,7 +58,7 @@ def _ladder(arms: Sequence[Arm]) -> Iterator[str]:
             _rate(arms, name, "worst_world", bare=True),
             _rate(arms, f"{name}-ppo", "mean_worlds"),
             _points(difference(arms, f"{name}-ppo", name)),
-            _rate(arms, name, "floor", bare=True),
+            _limit(arms, name),
             _rate(arms, name, "alone", bare=True),
         )
         yield f"| {label} | {' | '.join(cells)} |"
@@ -108,6 +108,14 @@ def _rate(arms: Sequence[Arm], name: str, metric: str, *, bare: bool = False) ->
         return "-"
     mean = f"{100 * found.mean:.1f}" if not bare else f"{100 * found.mean:.0f}"
     return mean if bare or found.interval is None else f"{mean} [{100 * found.interval.low:.0f}, {100 * found.interval.high:.0f}]"
+
+
+def _limit(arms: Sequence[Arm], name: str) -> str:
+    """What no shared policy can pass; where one could serve all worlds alike, that."""
+    own = [arm for arm in arms if arm.name == name]
+    if not own or own[0].kind == "none":
+        return "-"
+    return _rate(arms, name, "floor", bare=True) if own[0].kind == "floor" else "slack"
 
 
 def _points(found: Summary | None) -> str:

@@ -133,7 +133,7 @@ if (page.widgets.ladder) {
     traces.push({
       type: "bar", orientation: "h", y, x: values.map((v) => v?.mean ?? null), name: `${nameOf(algorithm)}, ${METRICS[metric]}`, width: 0.56,
       marker: { color: ink(hueOf[algorithm] ?? "c2"), opacity: see }, ...whiskers(values.map((v, i) => (i <= rung ? v : null)), "error_x"), hoverinfo: "text", textposition: "none",
-      text: list.map((r, i) => `${r.label}<br>${nameOf(algorithm)}: ${rate(values[i])}<br>limit: ${percent(r.limit)}`),
+      text: list.map((r, i) => `${r.label}<br>${nameOf(algorithm)}: ${rate(values[i])}<br>${r.kind === "floor" ? "limit" : "a shared script"}: ${percent(r.limit)}`),
     });
     traces[1].error_x.color = ink("ink");
     for (const name of page.algorithms.filter((a) => a !== algorithm && list.some((r) => of(r, a)))) {
@@ -144,7 +144,7 @@ if (page.widgets.ladder) {
       });
     }
     if (limited && limits.some(known)) traces.push({
-      x: limits.flatMap((l) => [l, l, null]), y: y.flatMap((i) => [i - 0.43, i + 0.43, null]), mode: "lines", name: "best any shared policy could do", hoverinfo: "skip",
+      x: limits.flatMap((l, i) => (list[i].kind === "floor" ? [l, l, null] : [null, null, null])), y: y.flatMap((i) => [i - 0.43, i + 0.43, null]), mode: "lines", name: "best any shared policy could do", hoverinfo: "skip",
       line: { color: ink("ink"), dash: "dash", width: 1.6 }, connectgaps: false,
     });
     const rows = list.map((r) => lines(r.label)), tall = 16 + (narrow() ? 14 : 15) * Math.max(...rows.map((r) => r.length));
@@ -159,7 +159,7 @@ if (page.widgets.ladder) {
     for (const name of page.algorithms.filter((a) => here.arms[a] !== undefined)) curves.push(...curve(group(here.arms[name]), track, {
       name: nameOf(name), color: ink(hueOf[name] ?? "c2"), dash: dashOf[name], symbol: symbolOf[name], faint: name !== algorithm, legend: true,
     }));
-    if (limited && known(here.limit)) curves.push(limitLine(here.limit, 0, longest, "limit"));
+    if (limited && known(here.limit) && here.kind === "floor") curves.push(limitLine(here.limit, 0, longest, "limit"));
     draw("plot-ladder-curve", curves, {
       height: narrow() ? 270 : 330, showlegend: true, xaxis: { title: { text: `round, ${METRICS[track]}` }, range: [-0.3, longest + 0.5] }, yaxis: { ...rates },
     });
@@ -170,10 +170,10 @@ if (page.widgets.ladder) {
       element("p", {}, element("b", { textContent: here.label }), " ", element("span", { className: `chip ${kind}`, textContent: KINDS[kind] ?? kind })),
       tiles([
         ["mean over clients' own worlds", rate(v.mean_worlds), metric === "mean_worlds" ? "on" : ""], ["worst world", rate(v.worst_world), metric === "worst_world" ? "on" : ""],
-        ["unperturbed control world", rate(v.control), metric === "control" ? "on" : ""], ["best any shared policy could do", percent(here.limit), "limit"],
+        ["unperturbed control world", rate(v.control), metric === "control" ? "on" : ""], [here.kind === "floor" ? "best any shared policy could do" : "a shared script at this skill", percent(here.limit), "limit"],
         ["each client alone in its world", rate(v.alone), metric === "alone" ? "on" : ""], ["clients after local training", rate(v.after_local), metric === "after_local" ? "on" : ""],
       ]),
-      ...(here.note && known(here.limit) ? [sentence(`The limit: ${here.note}.`)] : []),
+      ...(here.note && known(here.limit) ? [sentence(`${here.kind === "floor" ? "The limit" : "The script"}: ${here.note}.`)] : []),
       ...here.differences.map((d) => sentence(`${d.label}: ${points(d)}${d.paired ? ", paired by seed" : ""}.`)),
       ...(here.extra.length ? [sentence(`Controls, mean over clients' own worlds: ${here.extra.map((e) => `${e.label} ${rate(group(e.group).values.mean_worlds)}`).join("; ")}.`)] : []),
       ...here.published.map(sentence),
