@@ -94,7 +94,8 @@ if (page.widgets.task) {
     const d = axis?.differences[algorithm];
     w.say(
       tiles([[`${axis?.label ?? ""}, near-uniform`, rate(found("near")?.values.mean_worlds)], [`${axis?.label ?? ""}, extreme`, rate(found("extreme")?.values.mean_worlds)],
-        ["extreme minus near-uniform", points(d)], ["bound factor of the worst client", known(found("extreme")?.bound) ? found("extreme").bound.toFixed(2) : "not measured"]]),
+        ["extreme minus near-uniform", points(d)],
+        ...(known(found("extreme")?.bound) ? [["bound factor of the worst client", found("extreme").bound.toFixed(2)]] : [])]),
       ...(axis?.published ?? []).map(sentence),
     );
   }

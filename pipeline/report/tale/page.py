@@ -17,15 +17,13 @@ CAPTIONS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "uniform": (
         "Alike clients: federated, centralized, local",
         "Clients whose tasks and worlds are alike train one agent by averaging its parameters (federated), by pooling everything in one "
-        "place (centralized), or each for itself (local): drag the slider to follow their success, on the round's training episodes or on "
-        "tasks never trained on (where those were measured before and after training only, the curve has two points).",
+        "place (centralized), or each for itself (local): drag the slider to follow their success, training or held out.",
         ("uniform",),
     ),
     "task": (
         "Different tasks: does it hurt when clients ask for different things?",
         "Each client's tasks are a random draw (near-uniform) or as one-sided as can be (extreme) in one respect; switch between the two "
-        "and see whether the shared agent, scored on all kinds of tasks, suffers. The bound factor, sqrt(1 + chi-square) of a client's "
-        "task mix, says by how much more its loss may grow (theorem 2).",
+        "and see whether the shared agent, scored on all kinds of tasks, suffers (theorem 2: by the bound factor at most).",
         ("task", "task-differences"),
     ),
     "ladder": (
