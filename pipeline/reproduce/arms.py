@@ -150,7 +150,7 @@ RUNGS: Sequence[Rung] = (
     Rung("catalog", "other products on sale", "catalog_split", more=EIGHT),
     Rung("lookalike", "look-alikes that miss a part", "lookalike", ppo=False),
     Rung("field", "search reads other texts", "field_subset"),
-    Rung("buy2", "one of two buttons buys", "checkout", "one_of", 2, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
+    Rung("buy2", "one of two buttons buys", "checkout", "one_of", 2, quick=True, alone=("alone-buy-description",)),
     Rung(
         "recoverable",
         "look-alikes told apart on their page",
@@ -159,7 +159,7 @@ RUNGS: Sequence[Rung] = (
         ppo=False,
     ),
     Rung("rank", "rows in other orders", "rank_wrapper", quick=True),
-    Rung("buy4", "one of four buttons buys", "checkout", "one_of", 4, quick=True, alone=("alone-buy-buy_now", "alone-buy-description")),
+    Rung("buy4", "one of four buttons buys", "checkout", "one_of", 4, quick=True, alone=("alone-buy-description",)),
     Rung("hid2buy4", "four buttons and hidden look-alikes", "checkout_lookalike", "one_of", more=EIGHT),
 )
 """From near the ceiling down to collapse, in the order in which they came out: same tasks, same budget."""
@@ -242,8 +242,7 @@ def _rung(name: str) -> Rung:
 
 def _controls() -> Iterator[ArmSpec]:
     """What tells the causes of a fall apart."""
-    for name in ("rank", "buy4"):
-        yield _control(name, "mixture", "centralized on the mixture of worlds", {"federation.mode": "centralized", **ALONE})
+    yield _control("rank", "mixture", "centralized on the mixture of worlds", {"federation.mode": "centralized", **ALONE})
     yield _control("rank", "prox", "FedProx, mu = 0.1", {"aggregation.prox_mu": 0.1})
     alike = {"world.variant.members": ("invert",)}
     yield _control("rank", "same_world", "all clients in the world invert", alike, "same-rank-invert")
@@ -253,7 +252,6 @@ def _controls() -> Iterator[ArmSpec]:
     yield _control("recoverable", "window", "eight past turns in the prompt", {"rollout.history": 8}, "recoverable-history")
     for name, member in (
         ("rank", "invert"),
-        ("buy", "buy_now"),
         ("buy", "description"),
     ):
         rung = _rung("buy4" if name == "buy" else name)

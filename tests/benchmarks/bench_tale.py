@@ -17,7 +17,6 @@ RESULTS = Path(__file__).parents[2] / "notebooks" / "results" / "tale.json"
 COMPARED = (
     ("federated, against centralized", "uniform", "central"),
     ("the same after twice the rounds", "uniform-long", "central-long"),
-    ("federated, against local (client 0)", "uniform", "local-0"),
     ("category mixes, extreme against near-uniform", "preference-extreme", "preference-near"),
     ("numbers of tasks, extreme against near-uniform", "coverage-extreme", "coverage-near"),
     ("shares of easy tasks, extreme against near-uniform", "hardness-extreme", "hardness-near"),
@@ -37,7 +36,7 @@ DRIFTS = (
 
 def markdown(results: Results) -> str:
     """README's tables: differences first, then the ladder."""
-    return "\n".join([*_differences(results.arms), "", *_ladder(results.arms), "", *_drift(results.arms)])
+    return "\n".join([*_differences(results.arms), "", *_ladder(results.arms), "", _drift(results.arms)])
 
 
 def _differences(arms: Sequence[Arm]) -> Iterator[str]:
@@ -64,21 +63,19 @@ def _ladder(arms: Sequence[Arm]) -> Iterator[str]:
         yield f"| {label} | {' | '.join(cells)} |"
 
 
-def _drift(arms: Sequence[Arm]) -> Iterator[str]:
+def _drift(arms: Sequence[Arm]) -> str:
     """Means over rounds, then over the arms that both algorithms have; the difference is taken seed by seed."""
     names = ["uniform", *(rung.name for rung in RUNGS if rung.ppo)]
-    yield "| how far a round's clients drift apart, mean over alike worlds and six rungs | GRPO | PPO | PPO - GRPO, paired |"
-    yield "|---|---|---|---|"
+    told = []
     for words, measure, digits in DRIFTS:
         both = [{seed: _drift_of(arms, names, end, seed, measure) for seed in _seeds(arms)} for end in ("", "-ppo")]
         grpo, ppo = (over_seeds(list(values.values()), boot=False) for values in both)
         gap = paired(both[1], both[0])
         if grpo is None or ppo is None or gap is None:
             continue
-        told = f"{gap.mean:+.{digits}f}"
-        if gap.interval is not None:
-            told += f" [{gap.interval.low:+.{digits}f}, {gap.interval.high:+.{digits}f}]"
-        yield f"| {words} | {grpo.mean:.{digits}f} | {ppo.mean:.{digits}f} | {told} |"
+        between = "" if gap.interval is None else f" [{gap.interval.low:+.{digits}f}, {gap.interval.high:+.{digits}f}]"
+        told.append(f"{words} {grpo.mean:.{digits}f} under GRPO, {ppo.mean:.{digits}f} under PPO ({gap.mean:+.{digits}f}{between})")
+    return f"Drift within a round, mean over alike worlds and {len(names) - 1} rungs, difference paired by seed: {'; '.join(told)}."
 
 
 def _seeds(arms: Sequence[Arm]) -> list[int]:
