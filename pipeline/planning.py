@@ -281,7 +281,8 @@ def partition_words(partition: Mapping[str, Any]) -> str:
 
 def _knob_words(line: Mapping[str, Any]) -> str:
     chance = "" if line.get("chance") is None else f"; by chance {line['chance'][0]:.2f} to {line['chance'][1]:.2f}"
-    return f"{line['knob']} {line['asked']:g} (got {line['got']:.2f}{chance})"
+    # A measure that chance lifts above what the largest knob gives in the mean is shown as that.
+    return f"{line['knob']} {line['asked']:g} (got {min(1.0, max(0.0, line['got'])):.2f}{chance})"
 
 
 def render_plan(plan: Plan, config: Config) -> RenderableType:

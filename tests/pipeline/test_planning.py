@@ -13,7 +13,16 @@ from pipeline.config import Config, FederationConfig, ModelConfig, WorldConfig
 from pipeline.config.load import load_config
 from pipeline.errors import ConfigError, DataError
 from pipeline.models import ModelSource
-from pipeline.planning import EMBEDDED_CATALOGUE, check_prompts, check_targets, context_limit, federation_words, notices
+from pipeline.planning import (
+    EMBEDDED_CATALOGUE,
+    check_prompts,
+    check_targets,
+    context_limit,
+    federation_words,
+    notices,
+    partition_words,
+    shared_words,
+)
 
 
 @pytest.fixture
@@ -26,6 +35,18 @@ def model(tmp_path: Path) -> ModelSource:
 
 def config(*words: str) -> Config:
     return load_config(None, words)
+
+
+def test_knobs_in_words_say_what_chance_allows() -> None:
+    line = {"knob": "preference", "asked": 0.95, "got": 1.03, "chance": (0.54, 1.0)}
+    told = partition_words({"asked": [line], "chi2": 4.4, "union": 0.4, "overlap": 0.01, "violations": [], "kind": "preference"})
+    assert told.startswith("preference 0.95 (got 1.00; by chance 0.54 to 1.00): category mixes differ from the pool's")
+
+
+def test_what_heldout_tasks_share_is_counted_by_kind() -> None:
+    assert shared_words({}) == "none is trained on"
+    counts = {"heldout_tasks": 300, "train_tasks": 2000, "products": 205, "tasks_on_shared_products": 250}
+    assert shared_words(counts) == "none is trained on; in common with train tasks: 205 products, 250 tasks on shared products"
 
 
 def test_the_context_is_the_smallest_of_model_setting_and_default(model: ModelSource) -> None:
