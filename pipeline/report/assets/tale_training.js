@@ -160,7 +160,7 @@ if (page.widgets.ladder) {
     for (const name of page.algorithms.filter((a) => here.arms[a] !== undefined)) curves.push(...curve(group(here.arms[name]), track, {
       name: nameOf(name), color: ink(hueOf[name] ?? "c2"), dash: dashOf[name], symbol: symbolOf[name], faint: name !== algorithm, legend: true,
     }));
-    if (limited && known(here.limit) && here.kind === "floor") curves.push(limitLine(here.limit, 0, longest, "limit"));
+    if (limited && track !== "train" && known(here.limit) && here.kind === "floor") curves.push(limitLine(here.limit, 0, longest, "limit"));
     draw("plot-ladder-curve", curves, {
       height: narrow() ? 270 : 330, showlegend: true, xaxis: { title: { text: `round, ${METRICS[track]}` }, range: [-0.3, longest + 0.5] }, yaxis: { ...rates },
     });
@@ -212,7 +212,7 @@ if (page.widgets.hatches) {
     if (b) curves.push(...curve(b, track, { name: "hidden twin", color: ink("c1"), symbol: "square", dash: "dash" }));
     if (a) curves.push(...curve(a, track, { name: "with the hatch", color: ink("c0") }));
     const longest = Math.max(1, lastRound(a, track), lastRound(b, track));
-    if (b && known(b.floor)) curves.push(limitLine(b.floor, 0, longest, "limit of the hidden twin"));
+    if (b && track !== "train" && known(b.floor)) curves.push(limitLine(b.floor, 0, longest, "limit of the hidden twin"));
     draw("plot-hatches-curve", curves, { height: 330, showlegend: true, xaxis: { title: { text: `round, ${METRICS[track]}` }, range: [-0.3, longest + 0.5] }, yaxis: { ...rates } });
     w.say(
       element("p", {}, element("b", { textContent: chosen?.label ?? "" }), ` ${chosen?.caption ?? ""}`),
