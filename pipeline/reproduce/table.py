@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.reproduce.results import FAMILIES, Arm, Results
+from pipeline.reproduce.results import FAMILIES, Arm, Missing, Results
 from pipeline.reproduce.statistics import Summary, difference, over_seeds, pooled
 
 TITLES = {
@@ -20,6 +21,8 @@ TITLES = {
     "alfworld": "ALFWorld",
 }
 WIDTH = 170
+SPELLED = 6
+"""Gaps of one reason that are spelled out."""
 
 
 def results_table(results: Results, width: int = WIDTH) -> str:
@@ -41,9 +44,19 @@ def results_table(results: Results, width: int = WIDTH) -> str:
             console.print(_family(family, arms, results.arms))
     if results.missing:
         console.print(f"\nMissing: {len(results.missing)}")
-        for gap in results.missing:
-            console.print(f"  {gap.text}")
+        for line in _missing(results.missing):
+            console.print(f"  {line}")
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _missing(gaps: Sequence[Missing]) -> Iterator[str]:
+    """What was to be there, one by one; what was left out on purpose or cannot run here, counted."""
+    yield from (gap.text for gap in gaps if gap.wanted)
+    for reason, number in Counter(gap.reason for gap in gaps if not gap.wanted).items():
+        if number > SPELLED:
+            yield f"{number} arms and seeds: {reason}"
+        else:
+            yield from (gap.text for gap in gaps if gap.reason == reason)
 
 
 def _family(family: str, arms: Sequence[Arm], everything: Sequence[Arm]) -> Table:

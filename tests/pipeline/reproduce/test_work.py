@@ -13,13 +13,14 @@ from pipeline.config import Config
 from pipeline.errors import CheckpointError, ConfigError, DataError, EngineError
 from pipeline.reproduce.arms import SHOP, ArmSpec, tale
 from pipeline.reproduce.assemble import Plan, assemble, impossible, machine
-from pipeline.reproduce.results import load_results
+from pipeline.reproduce.results import Missing, load_results
 from pipeline.reproduce.store import Outcome, Store, Underway
 from pipeline.reproduce.table import results_table
 from pipeline.reproduce.trials import Trial, changed
 from pipeline.reproduce.work import TrialStopped, do_trial
 from pipeline.reproduce.writing import Writer
 from tests.pipeline.reproduce.logs import StandIn
+from tests.pipeline.reproduce.synthetic import synthetic_results
 
 ARMS = tale()
 ROUNDS = SHOP["federation.rounds"]
@@ -157,6 +158,18 @@ def test_rows_take_floor_and_lone_clients_from_other_arms(store: Store) -> None:
         assert buy2.settings is not None
         assert buy2.settings["world.variant.members"] == 2
     assert not results.missing
+
+
+def test_what_was_left_out_is_counted_and_what_failed_is_spelled_out() -> None:
+    gaps = [Missing(f"a{i}", 0, "left out by --only") for i in range(9)]
+    gaps += [Missing("b", 1, "failed: no engine"), Missing("c", 0, "not run yet"), Missing("d", None, "needs the ALFWorld engine")]
+    shown = results_table(replace(synthetic_results(seeds=(0,)), missing=tuple(gaps))).split("Missing: 12\n")[1].splitlines()
+    assert [line.strip() for line in shown] == [
+        "b, seed 1: failed: no engine",
+        "c, seed 0: not run yet",
+        "9 arms and seeds: left out by --only",
+        "d: needs the ALFWorld engine",
+    ]
 
 
 def test_gaps_are_named(store: Store) -> None:
